@@ -1,0 +1,29 @@
+"""What can go wrong inside the emulated machine."""
+
+from __future__ import annotations
+
+
+class EmulatedKernelError(Exception):
+    """Base of all errors of this package."""
+
+
+class ImageError(EmulatedKernelError):
+    """A kernel image that cannot be assembled, loaded or booted."""
+
+
+class GuestFault(EmulatedKernelError):
+    """Guest code raised an exception that its kernel has no answer for (an oops).
+
+    `vector` is the x86 exception number, `rip` the address of the instruction, `address` the
+    faulting linear address of a page fault (else 0).
+    """
+
+    def __init__(self, message: str, *, vector: int, rip: int, address: int = 0) -> None:
+        super().__init__(message)
+        self.vector = vector
+        self.rip = rip
+        self.address = address
+
+
+class GuestTimeout(EmulatedKernelError):
+    """A guest function did not return within its budget."""

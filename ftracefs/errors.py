@@ -1,0 +1,16 @@
+"""The one exception that carries an errno to the caller of a file operation."""
+
+from __future__ import annotations
+
+import os
+
+
+class TracefsError(Exception):
+    """A failure the way the kernel reports it: `errno` reaches the caller, the text reaches the log.
+
+    Everything else that escapes a file operation is a bug and is answered EIO.
+    """
+
+    def __init__(self, errno: int, message: str = "") -> None:
+        super().__init__(message or os.strerror(errno))
+        self.errno = errno

@@ -1,0 +1,128 @@
+"""What a tracefs file is, without a mount: the counterpart of `struct file_operations`.
+
+A node of the tree is a `TracefsFile` or a `Directory`. Opening a file gives an `OpenFile`, one per
+open(2), which lives until `release`. Offsets: control files ignore the offset of a write, since
+clients keep one descriptor open and write at growing offsets.
+
+A read may return a callable instead of bytes: what it captured is taken on the machine thread, the
+text is made afterwards by calling it on the reader's own thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from ftracefs.errors import TracefsError
+
+Deferred = Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The process behind a file operation; pid 0 is nobody (a RELEASE, another pid namespace)."""
+
+    pid: int
+    uid: int = 0
+    gid: int = 0
+
+
+class Waiter(Protocol):
+    """How a blocking read waits: supplied by the mount, by a fake in tests."""
+
+    nonblock: bool
+
+    def check(self) -> None:
+        """Raise TracefsError(EINTR) when the reader was interrupted."""
+
+    def closing(self) -> bool:
+        """True when the file system is being unmounted: answer end of file."""
+
+
+class OpenFile:
+    """One open(2) of a tracefs file. The defaults are a file that can be neither read nor written.
+
+    Every method raises `TracefsError` with Linux's errno. `release` cannot fail.
+    """
+
+    nonseekable = False  # lseek answers ESPIPE (stream_open, nonseekable_open)
+
+    def read(self, size: int, offset: int, waiter: Waiter) -> bytes | Deferred:
+        """Return at most `size` bytes from `offset`; b"" is end of file."""
+        raise TracefsError(errno.EINVAL, "not readable")
+
+    def write(self, data: bytes, offset: int) -> int:
+        """Consume and return at least 1 byte of `data`, the way one write(2) does."""
+        raise TracefsError(errno.EINVAL, "not writable")
+
+    def flush(self) -> None:
+        """One close(2) of a descriptor of this open file; may come several times."""
+
+    def release(self) -> None:
+        """The last descriptor is gone."""
+
+
+class Text(OpenFile):
+    """A file read from a text taken at open, as seq_file's single_open gives."""
+
+    def __init__(self, text: str | bytes) -> None:
+        self._text = text if isinstance(text, bytes) else text.encode()
+
+    def read(self, size: int, offset: int, waiter: Waiter) -> bytes | Deferred:
+        return self._text[offset : offset + size]
+
+
+class TracefsFile:
+    """A regular file. `mode` holds the permission bits that Linux shows for it."""
+
+    mode: int = 0o440
+
+    def open(self, flags: int, caller: Caller) -> OpenFile:
+        """Open with O_* `flags`; O_TRUNC is in them, as in the kernel (atomic_o_trunc)."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """st_size."""
+        return 0
+
+
+class Directory:
+    """A directory. Linux: 0750 below the root; only `instances` answers mkdir and rmdir."""
+
+    mode: int = 0o750
+
+    def __init__(self, entries: dict[str, Node] | None = None) -> None:
+        self._entries: dict[str, Node] = dict(entries or {})
+
+    def lookup(self, name: str) -> Node:
+        """Return the entry, or raise ENOENT."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise TracefsError(errno.ENOENT, name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._entries))
+
+    def add(self, name: str, node: Node) -> None:
+        """Enter `node` under `name` (EEXIST when taken)."""
+        if name in self._entries:
+            raise TracefsError(errno.EEXIST, name)
+        self._entries[name] = node
+
+    def mkdir(self, name: str) -> None:
+        raise TracefsError(errno.EPERM, "only instances/ takes new directories")
+
+    def rmdir(self, name: str) -> None:
+        raise TracefsError(errno.EPERM, "only instances/ gives directories back")
+
+
+Node = TracefsFile | Directory
+
+
+def accmode(flags: int) -> int:
+    """O_RDONLY, O_WRONLY or O_RDWR of an open's flags."""
+    return flags & os.O_ACCMODE
