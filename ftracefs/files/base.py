@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from ftracefs.errors import TracefsError
 
@@ -30,16 +30,42 @@ class Caller:
     gid: int = 0
 
 
-class Waiter(Protocol):
-    """How a blocking read waits: supplied by the mount, by a fake in tests."""
+class WaitQueue:
+    """Where readers sleep until something changes (wait_queue_head_t).
 
-    nonblock: bool
+    A reader takes a `ticket` before it looks for data, so a wake-up between the look and the wait
+    is not lost.
+    """
 
-    def check(self) -> None:
-        """Raise TracefsError(EINTR) when the reader was interrupted."""
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._generation = 0
 
-    def closing(self) -> bool:
-        """True when the file system is being unmounted: answer end of file."""
+    def ticket(self) -> int:
+        """The number of wake-ups so far."""
+        return self._generation
+
+    def wait(self, ticket: int, timeout: float) -> bool:
+        """Sleep until a wake-up after `ticket`, at most `timeout` seconds; True when there was one."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._generation != ticket, timeout)
+
+    def wake_up(self) -> None:
+        """Wake every sleeper."""
+        with self._condition:
+            self._generation += 1
+            self._condition.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The answer of a read that would block: wait on `queue` from `ticket`, then read again.
+
+    Files never block themselves; whoever called `read` waits, on its own thread.
+    """
+
+    queue: WaitQueue
+    ticket: int
 
 
 class OpenFile:
@@ -50,8 +76,11 @@ class OpenFile:
 
     nonseekable = False  # lseek answers ESPIPE (stream_open, nonseekable_open)
 
-    def read(self, size: int, offset: int, waiter: Waiter) -> bytes | Deferred:
-        """Return at most `size` bytes from `offset`; b"" is end of file."""
+    def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
+        """Return at most `size` bytes from `offset`; b"" is end of file.
+
+        `nonblock` is the descriptor's O_NONBLOCK at this moment: EAGAIN instead of `Pending`.
+        """
         raise TracefsError(errno.EINVAL, "not readable")
 
     def write(self, data: bytes, offset: int) -> int:
@@ -71,7 +100,7 @@ class Text(OpenFile):
     def __init__(self, text: str | bytes) -> None:
         self._text = text if isinstance(text, bytes) else text.encode()
 
-    def read(self, size: int, offset: int, waiter: Waiter) -> bytes | Deferred:
+    def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         return self._text[offset : offset + size]
 
 
@@ -126,3 +155,19 @@ Node = TracefsFile | Directory
 def accmode(flags: int) -> int:
     """O_RDONLY, O_WRONLY or O_RDWR of an open's flags."""
     return flags & os.O_ACCMODE
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A file operation as a system call of its caller: what the emulated kernel is to run for it.
+
+    `name` is the system call without its prefix (openat, read, write, close, lseek, poll,
+    getdents64, newfstatat, mkdir, rmdir, ftruncate); `path` is relative to the mount; `handle` is
+    the key of the open file, None where there is none; `count` the bytes asked or given.
+    """
+
+    name: str
+    path: str
+    handle: int | None = None
+    count: int = 0
+    flags: int = 0
