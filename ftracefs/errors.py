@@ -6,7 +6,7 @@ import os
 
 
 class TracefsError(Exception):
-    """A failure the way the kernel reports it: `errno` reaches the caller, the text reaches the log.
+    """A failure as the kernel reports it: `errno` reaches the caller, the text the log.
 
     Everything else that escapes a file operation is a bug and is answered EIO.
     """

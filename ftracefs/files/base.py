@@ -46,7 +46,7 @@ class WaitQueue:
         return self._generation
 
     def wait(self, ticket: int, timeout: float) -> bool:
-        """Sleep until a wake-up after `ticket`, at most `timeout` seconds; True when there was one."""
+        """Sleep until a wake-up after `ticket`, at most `timeout` seconds; True if one came."""
         with self._condition:
             return self._condition.wait_for(lambda: self._generation != ticket, timeout)
 

@@ -1,0 +1,316 @@
+"""The numbers that guest code and Python agree on: the counterpart of arch/x86/kernel/asm-offsets.c.
+
+One table, passed to every assembly as `constants` and read by whoever looks into guest memory from
+outside. Offsets of a structure are `PREFIX_FIELD`, its size `PREFIX_SIZE`; per-CPU words are offsets
+from the gs base and carry no prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CONSTANTS: dict[str, int] = {}
+
+
+def _define(**values: int) -> None:
+    for name, value in values.items():
+        if name in CONSTANTS:
+            raise ValueError(f"{name} is defined twice")
+        CONSTANTS[name] = value
+
+
+def _layout(prefix: str, fields: Mapping[str, int], *, start: int = 0, size: int | None = None) -> None:
+    """Give each field (name -> bytes) its naturally aligned offset."""
+    offset = start
+    for field, width in fields.items():
+        alignment = min(width, 8)
+        offset = -(-offset // alignment) * alignment
+        _define(**{f"{prefix}{field}": offset})
+        offset += width
+    if size is not None:
+        if offset > size:
+            raise ValueError(f"{prefix} takes {offset} bytes of {size}")
+        _define(**{f"{prefix}SIZE": size})
+
+
+# --- where things are (virtual addresses), as arch/x86/include/asm/page_64_types.h has them -------
+
+TEXT_BASE = 0xFFFFFFFF81000000
+DATA_BASE = 0xFFFFFFFF82000000
+MODULES_VADDR = 0xFFFFFFFFC0000000  # engine code, trampolines and module text, within rel32 reach
+MODULES_DATA = 0xFFFFFFFFC1000000
+PAGE_OFFSET = 0xFFFF888000000000  # direct map of all of RAM
+_define(PAGE_BYTES=4096, STACK_BYTES=16384)
+CONSTANTS["PAGE_OFFSET"] = PAGE_OFFSET
+
+# --- per-CPU words (gs:) --------------------------------------------------------------------------
+
+_layout(
+    "",
+    {
+        "CURRENT_TASK": 8,
+        "CPU_NUMBER": 4,
+        "NEED_RESCHED": 4,
+        # pid << 32 | preempt depth << 24 | flags << 16: the common fields of every trace record
+        "TRACE_CTX": 8,
+        "IRQ_DEPTH": 4,  # hard interrupts nested on this CPU
+        "SOFTIRQ_DEPTH": 4,
+        "SOFTIRQ_PENDING": 4,
+        "CPU_ONLINE": 4,
+        "HARDIRQ_STACK": 8,  # top of the interrupt stack
+        "PERCPU_SELF": 8,  # the gs base itself
+        "WAKE_LIST": 8,  # tasks another CPU or the host asked this one to wake (task.WAKE_NEXT)
+        "HOST_ARG": 8,  # a word the host leaves for an interrupt handler
+        # sched_clock = ((rdtsc * CLOCK_MULT) >> 32) + (*CLOCK_PTR += CLOCK_STEP) + CLOCK_OFFSET
+        "CLOCK_MULT": 8,
+        "CLOCK_STEP": 8,
+        "CLOCK_PTR": 8,
+        "CLOCK_OFFSET": 8,
+        "TICKS": 8,
+        "IRQ_COUNT": 8,
+    },
+)
+_define(
+    IRQ_FLAGS=CONSTANTS["TRACE_CTX"] + 2,
+    PREEMPT_DEPTH=CONSTANTS["TRACE_CTX"] + 3,
+    CURRENT_PID=CONSTANTS["TRACE_CTX"] + 4,
+    PERCPU_BYTES=4096,
+)
+_layout(
+    "RQ_",
+    {
+        "LOCK": 4,
+        "NR_RUNNING": 4,
+        "CURR": 8,
+        "IDLE": 8,
+        "CLOCK": 8,
+        "HEAD": 8,  # runnable tasks in order of vruntime: list_head
+        "TAIL": 8,
+        "NR_SWITCHES": 8,
+        "MIN_VRUNTIME": 8,
+        "PREV_MM": 8,
+    },
+    start=0x200,
+)
+# Per-CPU room of the subsystems; each defines its own words there.
+_define(PERCPU_NET=0x300, PERCPU_MM=0x400, PERCPU_FS=0x500, PERCPU_TIME=0x600, PERCPU_MISC=0x700)
+
+# common_flags of a record (include/linux/trace_events.h)
+_define(
+    TRACE_FLAG_IRQS_OFF=0x01,
+    TRACE_FLAG_NEED_RESCHED=0x04,
+    TRACE_FLAG_HARDIRQ=0x08,
+    TRACE_FLAG_SOFTIRQ=0x10,
+    TRACE_FLAG_BH_OFF=0x80,
+)
+
+# --- task_struct ----------------------------------------------------------------------------------
+
+_layout(
+    "TASK_",
+    {
+        "STATE": 4,
+        "FLAGS": 4,
+        "PID": 4,
+        "TGID": 4,
+        "CPU": 4,
+        "ON_RQ": 4,
+        "PRIO": 4,
+        "EXIT_STATE": 4,
+        "EXIT_CODE": 4,
+        "SIGPENDING": 4,  # TIF_SIGPENDING
+        "SP": 8,  # saved stack pointer (thread.sp)
+        "STACK": 8,  # lowest address of the kernel stack
+        "TRACE_BITS": 4,  # flags and preempt depth of TRACE_CTX while switched out
+        "USAGE": 4,
+        "RQ_NEXT": 8,  # list_head on the run queue
+        "RQ_PREV": 8,
+        "WAKE_NEXT": 8,
+        "ALL_NEXT": 8,  # list_head of all tasks, init_task is its head
+        "ALL_PREV": 8,
+        "PARENT": 8,
+        "CHILDREN": 8,  # list_head of the children's SIBLING
+        "CHILDREN_PREV": 8,
+        "SIBLING": 8,
+        "SIBLING_PREV": 8,
+        "VRUNTIME": 8,
+        "EXEC_START": 8,
+        "SUM_EXEC": 8,
+        "NVCSW": 8,
+        "NIVCSW": 8,
+        "START_TIME": 8,
+        "MM": 8,
+        "ACTIVE_MM": 8,
+        "FILES": 8,
+        "FS": 8,
+        "SIGNAL": 8,
+        "SIGHAND": 8,
+        "SIGSET": 8,  # pending signals, one bit each
+        "BLOCKED": 8,
+        "CRED": 8,
+        "RET_TOP": 8,  # shadow stack of the function graph tracer
+        "RET_END": 8,
+        "RET_BASE": 8,
+        "WAIT_CHLDEXIT": 8,  # wait queue head: first waiter
+        "RETVAL": 8,  # what the last system call returned, for the host
+        "COMM": 16,
+        "WAIT_ENTRY": 32,
+        "FORK_FN": 8,  # kernel thread: function and its argument
+        "FORK_ARG": 8,
+        "SYSCALL_NR": 8,
+        "PRIVATE": 8,
+    },
+    size=512,
+)
+_define(
+    TASK_RUNNING=0,
+    TASK_INTERRUPTIBLE=1,
+    TASK_UNINTERRUPTIBLE=2,
+    TASK_DEAD=0x80,
+    EXIT_DEAD=0x10,
+    EXIT_ZOMBIE=0x20,
+    PF_EXITING=0x4,
+    PF_KTHREAD=0x200000,
+    PF_IDLE=0x2,
+)
+
+# --- pt_regs (arch/x86/include/uapi/asm/ptrace-abi.h); FRAME_BYTES is SIZEOF_PTREGS ---------------
+
+_define(
+    PT_R15=0,
+    PT_R14=8,
+    PT_R13=16,
+    PT_R12=24,
+    PT_RBP=32,
+    PT_RBX=40,
+    PT_R11=48,
+    PT_R10=56,
+    PT_R9=64,
+    PT_R8=72,
+    PT_RAX=80,
+    PT_RCX=88,
+    PT_RDX=96,
+    PT_RSI=104,
+    PT_RDI=112,
+    PT_ORIG_RAX=120,
+    PT_RIP=128,
+    PT_CS=136,
+    PT_EFLAGS=144,
+    PT_RSP=152,
+    PT_SS=160,
+    FRAME_BYTES=168,
+    KERNEL_CS=0x10,
+    KERNEL_DS=0x18,
+)
+
+# --- host protocol --------------------------------------------------------------------------------
+
+HYPERCALL_VECTOR = 0xF0
+_define(HYPERCALL=HYPERCALL_VECTOR, HC_PRINTK=1, HC_PANIC=2, HC_CALLBACK=3)
+
+# --- the ftrace engine's structures (ftracefs/guest) ----------------------------------------------
+
+_layout(
+    "OP_",
+    {
+        "FUNC": 8,
+        "FLAGS": 8,
+        "FILTER_TABLE": 8,
+        "FILTER_MASK": 8,
+        "NOTRACE_TABLE": 8,
+        "NOTRACE_MASK": 8,
+        "PRIVATE": 8,
+    },
+    size=64,
+)
+_layout(
+    "RB_",
+    {
+        "GUARD": 4,
+        "OVERWRITE": 4,
+        "TAIL": 8,
+        "END": 8,
+        "STAMP": 8,
+        "EVENTS": 8,
+        "CLOCK_MULT": 8,
+        "CLOCK_STEP": 8,
+        "CLOCK_PTR": 8,
+        "CLOCK_OFFSET": 8,
+        "PAGE": 8,
+        "TABLE": 8,
+        "INDEX": 8,
+        "PAGES_BYTES": 8,
+        "HEAD": 8,
+        "OVERRUN": 8,
+        "DROPPED": 8,
+        "WRITTEN": 8,
+        "READ": 8,
+        "OVERRUN_BYTES": 8,
+    },
+    size=4096,
+)
+_define(RB_PAGE_HEADER=16, RB_DESC_BYTES=16)
+
+# --- system calls (arch/x86/entry/syscalls/syscall_64.tbl) ----------------------------------------
+
+SYSCALLS = {
+    "read": 0,
+    "write": 1,
+    "open": 2,
+    "close": 3,
+    "newfstat": 5,
+    "newlstat": 6,
+    "poll": 7,
+    "lseek": 8,
+    "mmap": 9,
+    "mprotect": 10,
+    "munmap": 11,
+    "brk": 12,
+    "ioctl": 16,
+    "pread64": 17,
+    "pwrite64": 18,
+    "pipe": 22,
+    "dup": 32,
+    "dup2": 33,
+    "nanosleep": 35,
+    "getpid": 39,
+    "socket": 41,
+    "connect": 42,
+    "accept": 43,
+    "sendto": 44,
+    "recvfrom": 45,
+    "shutdown": 48,
+    "bind": 49,
+    "listen": 50,
+    "getsockname": 51,
+    "clone": 56,
+    "fork": 57,
+    "execve": 59,
+    "exit": 60,
+    "wait4": 61,
+    "kill": 62,
+    "uname": 63,
+    "fsync": 74,
+    "truncate": 76,
+    "ftruncate": 77,
+    "getdents": 78,
+    "getcwd": 79,
+    "chdir": 80,
+    "rename": 82,
+    "mkdir": 83,
+    "rmdir": 84,
+    "unlink": 87,
+    "symlink": 88,
+    "readlink": 89,
+    "gettimeofday": 96,
+    "getppid": 110,
+    "sync": 162,
+    "gettid": 186,
+    "getdents64": 217,
+    "clock_gettime": 228,
+    "exit_group": 231,
+    "openat": 257,
+    "newfstatat": 262,
+    "statx": 332,
+}
+_define(**{f"NR_{name}": number for name, number in SYSCALLS.items()}, NR_SYSCALLS=450)
