@@ -1,0 +1,1 @@
+"""What tests share: driving files by exact system calls, mounts that always end."""
