@@ -1,0 +1,42 @@
+"""What Linux 6.1 answered to the same system calls, section by section, against our own mount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.fx import replay
+from support.mounts import mounted
+
+ERRNO = Path(__file__).parent / "errno"
+
+SECTIONS = [
+    "current_tracer",
+    "tracing_on",
+    "buffer_size_kb",
+    "trace_clock",
+    "trace",
+    "trace_pipe",
+    "trace_marker",
+    pytest.param(
+        "trace_pipe_raw",
+        marks=pytest.mark.xfail(
+            strict=True, raises=AssertionError, reason="per_cpu/cpuN/trace_pipe_raw is not there"
+        ),
+    ),
+]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("section", SECTIONS)
+def test_answers_are_those_of_linux(section: str, tmp_path: Path) -> None:
+    # One CPU, as when it was recorded: header lines and buffer totals tell how many there are.
+    with mounted(tmp_path / "tracing", "--cpus", "1") as mount:
+        answers = replay((ERRNO / f"{section}.txt").read_text(), mount, fuse=True)
+    different = [str(answer) for answer in answers if not answer.agrees]
+    assert not different, "\n" + "\n".join(different)
+
+
+def test_every_recorded_section_is_replayed() -> None:
+    named = {section if isinstance(section, str) else section.values[0] for section in SECTIONS}
+    assert named == {path.stem for path in ERRNO.glob("*.txt")}

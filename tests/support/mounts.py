@@ -1,0 +1,82 @@
+"""A mount for a test, which always ends."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND_SECONDS = 60
+
+
+def missing_for_fuse() -> str | None:
+    """What this machine lacks for a FUSE mount, None when it can mount."""
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as failure:
+        return f"/dev/fuse cannot be opened: {failure.strerror}"
+    if ctypes.util.find_library("fuse") is None:
+        return "libfuse.so.2 is not installed (apt-get install libfuse2)"
+    if not (shutil.which("fusermount") or shutil.which("fusermount3")):
+        return "fusermount is not installed (apt-get install fuse3)"
+    return None
+
+
+def require_fuse() -> None:
+    """Skip the test where no mount can be made, or fail it where one is required."""
+    missing = missing_for_fuse()
+    if missing is None:
+        return
+    if os.environ.get("FTRACEFS_REQUIRE_FUSE") == "1":
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+def is_mounted(directory: Path) -> bool:
+    # Not os.path.ismount: that would ask a daemon which may be gone.
+    mountinfo = Path("/proc/self/mountinfo").read_text()
+    mount_points = {line.split()[4] for line in mountinfo.splitlines()}
+    return str(directory).replace(" ", "\\040") in mount_points
+
+
+def _ftracefs(command: list[str], log: Path, *arguments: str) -> None:
+    # A file and no pipe: the daemon inherits it and would keep a pipe open.
+    with log.open("ab") as output:
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_SECONDS,
+        )
+    if done.returncode:
+        pytest.fail(f"ftracefs {' '.join(arguments)}: {done.returncode}\n{log.read_text()}")
+
+
+@contextmanager
+def mounted(
+    directory: Path, *options: str, command: tuple[str, ...] = (sys.executable, "-m", "ftracefs")
+) -> Iterator[Path]:
+    """Mount at `directory` (made here) with `options`; `command` is how to call ftracefs."""
+    require_fuse()
+    directory.mkdir(parents=True, exist_ok=True)
+    directory = directory.resolve()
+    log = directory.with_name(directory.name + ".log")
+    try:
+        _ftracefs([*command], log, "mount", str(directory), *options)
+        yield directory
+        _ftracefs([*command], log, "unmount", str(directory))
+        assert not is_mounted(directory)
+    finally:
+        if is_mounted(directory):
+            fusermount = shutil.which("fusermount") or shutil.which("fusermount3") or "fusermount"
+            subprocess.run([fusermount, "-u", "-z", str(directory)], timeout=COMMAND_SECONDS)
