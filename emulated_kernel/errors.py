@@ -27,3 +27,7 @@ class GuestFault(EmulatedKernelError):
 
 class GuestTimeout(EmulatedKernelError):
     """A guest function did not return within its budget."""
+
+
+class AssemblerError(ImageError):
+    """Sources that cannot be assembled: `file:line: what: the line`, one line for each."""
