@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Run the kernel's own tests of ftrace (tools/testing/selftests/ftrace), unmodified, against a mount.
+#
+#   tests/conformance/run.sh [-t SECONDS] [-o LOGDIR] [MOUNT] [TEST...]
+#
+# MOUNT is a mounted ftracefs; without one, one is mounted for the run and unmounted after it. TEST
+# is a name or pattern below test.d/ without .tc (00basic/basic1, 'ftrace/*'); all by default.
+# Prints a line a test. Fails if a test of must_pass.txt that was to run did not pass. -t limits each
+# test (60 s); -o keeps the logs of tests that did not pass. The suite comes from Debian's package
+# linux-source-6.1; without it nothing is run, which is a failure if FTRACEFS_REQUIRE_CONFORMANCE=1.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+source=${LINUX_SOURCE:-/usr/src/linux-source-6.1.tar.xz}
+member=linux-source-6.1/tools/testing/selftests/ftrace
+limit=60
+logs=
+mount=
+
+say() { printf 'conformance: %s\n' "$*"; }
+
+usage() {
+    sed -n 's/^# \{0,1\}//; 2,11p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
+
+# Nothing to run with: what that means depends on who asked.
+lack() {
+    if [ "${FTRACEFS_REQUIRE_CONFORMANCE:-0}" = 1 ]; then
+        say "FAILED: $1"
+        exit 1
+    fi
+    say "skipped: $1"
+    exit 0
+}
+
+while getopts t:o:h option; do
+    case $option in
+    t) limit=$OPTARG ;;
+    o) logs=$OPTARG ;;
+    *) usage ;;
+    esac
+done
+shift $((OPTIND - 1))
+if [ $# -gt 0 ] && [ -d "$1" ]; then
+    mount=$(readlink -f "$1")
+    shift
+    grep -qF " $mount fuse" /proc/mounts || {
+        say "$mount is not a FUSE mount" >&2
+        exit 2
+    }
+fi
+
+[ -r "$source" ] || lack "$source is missing (apt-get install linux-source-6.1)"
+[ "$(id -u)" = 0 ] || lack "the kernel's suite must be run by root"
+unshare -m true 2>/dev/null || lack "mount namespaces cannot be made here (unshare -m)"
+if [ -z "$mount" ] && ! { : <>/dev/fuse; } 2>/dev/null; then
+    lack "/dev/fuse cannot be opened"
+fi
+
+# The suite, extracted once for each version of the package, and as it was when extracted.
+stamp=$(stat -c '%s %Y' "$source" | sha256sum | cut -c1-16)
+suite=${XDG_CACHE_HOME:-$HOME/.cache}/ftracefs/selftests-$stamp
+if ! (cd "$suite" && sha256sum --check --quiet --strict MANIFEST) >/dev/null 2>&1; then
+    say "extracting $member from $source"
+    rm -rf "$suite"
+    mkdir -p "$suite"
+    tar -xf "$source" -C "$suite" --strip-components=4 "$member"
+    (cd "$suite" && find ftrace -type f -print0 | sort -z | xargs -0 sha256sum >MANIFEST)
+fi
+
+work=$(mktemp -d)
+own_mount=
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    python=$root/.venv/bin/python
+    [ -x "$python" ] || python=python3
+fi
+
+# shellcheck disable=SC2329  # called by the trap
+finish() {
+    local status=$?
+    trap - EXIT
+    if [ -n "$own_mount" ]; then
+        if ! (cd "$root" && "$python" -m ftracefs unmount "$own_mount") >>"$work/mount.log" 2>&1; then
+            say "the mount could not be unmounted:"
+            cat "$work/mount.log"
+            fusermount -uz "$own_mount" || true
+            [ "$status" != 0 ] || status=1
+        fi
+    fi
+    rm -rf --one-file-system "$work"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ -z "$mount" ]; then
+    mount=$work/mount
+    mkdir "$mount"
+    if ! (cd "$root" && "$python" -m ftracefs mount "$mount") >"$work/mount.log" 2>&1 </dev/null; then
+        say "FAILED: nothing could be mounted:"
+        cat "$work/mount.log"
+        exit 1
+    fi
+    own_mount=$mount
+fi
+
+[ -n "$logs" ] || logs=$work/logs
+mkdir -p "$logs"
+logs=$(readlink -f "$logs")
+
+unshare -m --propagation private \
+    "$here/namespace.sh" "$mount" "$suite/ftrace" "$work" "$logs" "$limit" "$@" |
+    "$here/judge.sh" "$here/must_pass.txt" "$logs" "$@"
