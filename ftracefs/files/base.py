@@ -136,6 +136,10 @@ class Directory:
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._entries))
 
+    def subdirectories(self) -> int:
+        """How many entries are directories, for st_nlink."""
+        return sum(isinstance(node, Directory) for node in self._entries.values())
+
     def add(self, name: str, node: Node) -> None:
         """Enter `node` under `name` (EEXIST when taken)."""
         if name in self._entries:
@@ -162,8 +166,9 @@ class Operation:
     """A file operation as a system call of its caller: what the emulated kernel is to run for it.
 
     `name` is the system call without its prefix (openat, read, write, close, lseek, poll,
-    getdents64, newfstatat, mkdir, rmdir, ftruncate); `path` is relative to the mount; `handle` is
-    the key of the open file, None where there is none; `count` the bytes asked or given.
+    getdents64, newfstatat, mkdir, rmdir, ftruncate), or `release` when the last descriptor is gone
+    (which no system call of anybody's says); `path` is relative to the mount; `handle` is the key
+    of the open file, None where there is none; `count` the bytes asked or given.
     """
 
     name: str

@@ -1,0 +1,99 @@
+"""fusepy on libfuse 2, with what it leaves out: the only module that imports `fuse`.
+
+fusepy binds neither fuse_interrupted nor fuse_exited, and its ioctl wants a path where libfuse has
+none to give. Its own error answer for a Python bug is EINVAL, and a SystemExit in a callback breaks
+it, so `Operations.__call__` must let nothing but `FuseError` out.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import os
+from typing import Any, Protocol
+
+from ftracefs.files.base import Caller
+
+LIBFUSE = "libfuse.so.2"
+
+if "FUSE_LIBRARY_PATH" not in os.environ:
+    try:
+        # fusepy would ask ldconfig and a C compiler, which takes longer than the rest of a start.
+        ctypes.CDLL(LIBFUSE)
+        os.environ["FUSE_LIBRARY_PATH"] = LIBFUSE
+    except OSError:
+        pass
+
+try:
+    import fuse
+except OSError as error:
+    raise ImportError(f"libfuse 2 cannot be loaded: {error}") from error
+
+if not hasattr(fuse, "FUSE") or not hasattr(fuse, "fuse_get_context"):
+    # fuse-python installs a module of this name too.
+    raise ImportError(f"{fuse.__file__} is not fusepy: install fusepy in a fresh environment")
+
+FuseError: type[OSError] = fuse.FuseOSError
+
+_libfuse = fuse._libfuse
+_libfuse.fuse_interrupted.argtypes = []
+_libfuse.fuse_interrupted.restype = ctypes.c_int
+_libfuse.fuse_exited.argtypes = [ctypes.c_void_p]
+_libfuse.fuse_exited.restype = ctypes.c_int
+
+
+class FileInfo(Protocol):
+    """The fields of struct fuse_file_info that matter here; valid during the callback only."""
+
+    flags: int
+    fh: int
+    direct_io: int
+    nonseekable: int
+
+
+def _encode(text: str, errors: str = "strict") -> tuple[bytes, int]:
+    return os.fsencode(text), len(text)
+
+
+def _decode(data: Any, errors: str = "strict") -> tuple[str, int]:
+    raw = bytes(data)
+    return os.fsdecode(raw), len(raw)
+
+
+def _find_codec(name: str) -> codecs.CodecInfo | None:
+    return codecs.CodecInfo(_encode, _decode, name=PATHS) if name == PATHS else None
+
+
+# File names as `os` sees them, so that a name that is no UTF-8 is a name and not an exception.
+PATHS = "ftracefs_paths"
+codecs.register(_find_codec)
+
+
+class _Fuse(fuse.FUSE):  # type: ignore[misc]
+    def ioctl(self, path: Any, cmd: int, arg: Any, fip: Any, flags: int, data: Any) -> int:
+        answer: int = self.operations("ioctl", cmd, fip.contents)
+        return answer
+
+
+def serve(operations: object, mountpoint: str, **options: str | int | bool) -> None:
+    """Mount `operations` and answer requests until the mount is gone.
+
+    RuntimeError when libfuse could not mount; it has told why on stderr.
+    """
+    _Fuse(operations, mountpoint, raw_fi=True, foreground=True, encoding=PATHS, **options)
+
+
+def caller() -> Caller:
+    """The process behind the request that this thread answers; only valid in a callback."""
+    uid, gid, pid = fuse.fuse_get_context()
+    return Caller(pid, uid, gid)
+
+
+def interrupted() -> bool:
+    """Whether the caller of this thread's request got a signal."""
+    return bool(_libfuse.fuse_interrupted())
+
+
+def exited() -> bool:
+    """Whether the session of this thread's request is over."""
+    return bool(_libfuse.fuse_exited(_libfuse.fuse_get_context().contents.fuse))

@@ -1,0 +1,112 @@
+"""The open files of a mount, and which of them are about to be gone.
+
+close(2) is answered after FLUSH; the RELEASE that ends the open file reaches the daemon later, on
+another thread. Without care, `cat trace_pipe` twice in a row is refused with EBUSY, and
+`> set_ftrace_filter; cat set_ftrace_filter` shows the list that was to be emptied. FLUSH also comes
+when one of several descriptors is closed, so it says only that a RELEASE may follow. A handle that
+was flushed since its last read or write is called *closing*, and whoever would notice its delay
+waits for it a little (`settle`).
+
+Invariant of the lock: `closing`, `active` and `held` of a handle in the table, and the table itself,
+change only under it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ftracefs.files.base import Node, OpenFile
+from ftracefs.mount.inodes import Inode
+
+GRACE = 0.1  # seconds a RELEASE is waited for
+HELD_GRACE = 0.01  # the same for a handle that was waited for in vain: a shell keeps it with exec
+
+
+@dataclass(slots=True, eq=False)
+class Handle:
+    """One open(2) of a file."""
+
+    number: int
+    path: str
+    node: Node
+    inode: Inode
+    file: OpenFile
+    writable: bool
+    active: int = 0  # reads and writes that are running
+    closing: bool = False
+    held: bool = False
+
+
+class Handles:
+    """Every open file, by the number that the kernel knows it by."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._table: dict[int, Handle] = {}
+        self._numbers = itertools.count(1)
+        self._releases = 0
+
+    @property
+    def releases(self) -> int:
+        """How many handles have been released so far."""
+        return self._releases
+
+    def reserve(self) -> int:
+        """A number for a handle that is being opened."""
+        return next(self._numbers)
+
+    def enter(self, handle: Handle) -> None:
+        """Put an opened handle into the table."""
+        with self._condition:
+            self._table[handle.number] = handle
+
+    def __getitem__(self, number: int) -> Handle:
+        return self._table[number]
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @contextmanager
+    def using(self, handle: Handle) -> Iterator[None]:
+        """A read or write of `handle` runs: it is not about to be gone."""
+        with self._condition:
+            handle.active += 1
+            handle.closing = handle.held = False
+            self._condition.notify_all()
+        try:
+            yield
+        finally:
+            with self._condition:
+                handle.active -= 1
+
+    def flushed(self, handle: Handle) -> None:
+        """A descriptor of `handle` was closed."""
+        with self._condition:
+            handle.closing = True
+
+    def leave(self, number: int) -> None:
+        """The handle's file was released."""
+        with self._condition:
+            del self._table[number]
+            self._releases += 1
+            self._condition.notify_all()
+
+    def settle(self, concerns: Callable[[Handle], bool]) -> None:
+        """Wait until no closing handle that `concerns` is left; at most `GRACE` seconds."""
+        with self._condition:
+            awaited = [h for h in self._table.values() if self._may_go(h) and concerns(h)]
+            if not awaited:
+                return
+            grace = HELD_GRACE if all(handle.held for handle in awaited) else GRACE
+            if not self._condition.wait_for(
+                lambda: not any(self._may_go(handle) for handle in awaited), grace
+            ):
+                for handle in awaited:
+                    handle.held = self._may_go(handle)
+
+    def _may_go(self, handle: Handle) -> bool:
+        return handle.closing and not handle.active and handle.number in self._table

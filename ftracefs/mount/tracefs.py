@@ -1,0 +1,34 @@
+"""What a mount is asked for, and what it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ftracefs.files.base import Directory
+from ftracefs.mount.callers import Callers
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `ftracefs mount` that decide what stands behind the files."""
+
+    kernel: Path | None = None  # None is the built-in kernel
+    cpus: int = 2
+    clock: Literal["real", "virtual"] = "real"
+    isolated: bool = False
+    pure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tracefs:
+    """A tree of files and who runs their operations; `close` ends what is behind them."""
+
+    root: Directory
+    callers: Callers
+    close: Callable[[], None]
+
+
+Build = Callable[[Options], Tracefs]
