@@ -1,0 +1,1 @@
+"""Kernels: the built-in one, and others that give a KernelImage."""

@@ -1,0 +1,64 @@
+"""The built-in kernel: assembled from kernel/*.S, one source per subsystem."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, MODULES_DATA, MODULES_VADDR, TEXT_BASE
+from emulated_kernel.assembler import load
+from emulated_kernel.image import KernelImage, Module
+
+KERNEL = Path(__file__).resolve().parent.parent / "kernel"
+# Module text begins behind the engine's own code and its trampolines.
+MODULE_TEXT = MODULES_VADDR + 0x800000
+_MODULE_ROOM = 0x40000
+
+
+def kernel_sources() -> list[Path]:
+    """Every source of the kernel itself: constants and macros first, then text in link order."""
+    includes = sorted((KERNEL / "include").glob("*.inc"))
+    sources = (p for p in KERNEL.rglob("*.S") if "modules" not in p.relative_to(KERNEL).parts)
+    return includes + sorted(sources, key=lambda p: p.relative_to(KERNEL).as_posix())
+
+
+def kernel_bases() -> dict[str, int]:
+    """Section -> address of the kernel itself."""
+    return {".text": TEXT_BASE, ".data": DATA_BASE}
+
+
+def module_sources(name: str) -> list[Path]:
+    """The sources of one module."""
+    return [*sorted((KERNEL / "include").glob("*.inc")), KERNEL / "modules" / f"{name}.S"]
+
+
+def module_bases(index: int) -> dict[str, int]:
+    """Section -> address of the module at `index` in alphabetical order."""
+    return {
+        ".text": MODULE_TEXT + index * _MODULE_ROOM,
+        ".data": MODULES_DATA + index * _MODULE_ROOM,
+    }
+
+
+def module_names() -> list[str]:
+    """The modules that come with the kernel."""
+    return sorted(p.stem for p in (KERNEL / "modules").glob("*.S"))
+
+
+@cache
+def load_builtin() -> KernelImage:
+    """Assemble the kernel and its modules, or fetch them from the assembler's cache."""
+    core = load(kernel_sources(), kernel_bases(), CONSTANTS)
+    modules = []
+    for index, name in enumerate(module_names()):
+        part = load(module_sources(name), module_bases(index), CONSTANTS, core.labels)
+        modules.append(Module(name, part.segments, part.symbols, part.mcount, part.labels))
+    return KernelImage(
+        "builtin",
+        core.segments,
+        core.symbols,
+        core.mcount,
+        core.labels,
+        core.constants,
+        modules,
+    )

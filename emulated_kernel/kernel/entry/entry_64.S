@@ -1,0 +1,293 @@
+# arch/x86/entry: system calls, interrupts and exceptions. Everything runs at privilege level 0, a
+# task's user mode being the safepoint `user_mode`; so an interrupt frame lies on the current stack.
+
+.text
+
+.macro PUSH_REGS
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+.endm
+
+.macro POP_REGS
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+.endm
+
+# The host enters with rax = number, arguments in rdi rsi rdx r10 r8 r9, rcx = user address to return
+# to and r11 = flags, as the syscall instruction leaves them.
+FUNC_NOTRACE entry_SYSCALL_64
+    or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    push KERNEL_DS
+    push rsp
+    push r11
+    push KERNEL_CS
+    push rcx
+    push rax
+    PUSH_REGS
+    mov rdi, rsp
+    mov esi, eax
+    call do_syscall_64
+    POP_REGS
+    add rsp, 8                          # orig_rax
+    and byte ptr gs:[IRQ_FLAGS], 0xfe
+    pop rcx
+    add rsp, 8
+    pop r11
+    pop rsp
+    sti
+    jmp rcx
+ENDFUNC entry_SYSCALL_64
+
+FUNC_NOTRACE do_syscall_64              # rdi pt_regs, esi number
+    push rbp
+    mov rbp, rsp
+    push rbx
+    push r12
+    mov rbx, rdi
+    LOCAL_IRQ_ENABLE
+    mov r12, gs:[CURRENT_TASK]
+    mov [r12 + TASK_SYSCALL_NR], rsi
+    mov rax, -ENOSYS
+    cmp esi, NR_SYSCALLS
+    jae .Lout
+    mov eax, esi
+    mov rax, [sys_call_table + rax*8]
+    test rax, rax
+    jne .Lknown
+    mov rax, offset __x64_sys_ni_syscall
+.Lknown:
+    call rax
+.Lout:
+    mov [rbx + PT_RAX], rax
+    mov r12, gs:[CURRENT_TASK]
+    mov [r12 + TASK_RETVAL], rax
+    LOCAL_IRQ_DISABLE
+    mov rdi, rbx
+    call exit_to_user_mode_prepare
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+ENDFUNC do_syscall_64
+
+FUNC __x64_sys_ni_syscall
+    PROLOGUE
+    mov rax, -ENOSYS
+    EPILOGUE
+ENDFUNC __x64_sys_ni_syscall
+
+# Work that is due before a task goes back to user mode (kernel/entry/common.c).
+FUNC exit_to_user_mode_prepare          # rdi pt_regs; interrupts off
+    PROLOGUE
+    push rbx
+    push r12
+    mov rbx, rdi
+.Lloop:
+    mov r12, gs:[CURRENT_TASK]
+    cmp dword ptr gs:[NEED_RESCHED], 0
+    jne .Lresched
+    cmp dword ptr [r12 + TASK_SIGPENDING], 0
+    je .Lout
+    LOCAL_IRQ_ENABLE
+    mov rdi, rbx
+    call arch_do_signal_or_restart
+    LOCAL_IRQ_DISABLE
+    jmp .Lloop
+.Lresched:
+    LOCAL_IRQ_ENABLE
+    call schedule
+    LOCAL_IRQ_DISABLE
+    jmp .Lloop
+.Lout:
+    pop r12
+    pop rbx
+    EPILOGUE
+ENDFUNC exit_to_user_mode_prepare
+
+# An interrupt: the handler gets pt_regs in rdi and runs between irq_enter_rcu and irq_exit_rcu.
+.macro IRQENTRY name, handler
+FUNC_NOTRACE \name
+    push -1
+    PUSH_REGS
+    or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    mov rbp, rsp
+    and rsp, -16
+    inc qword ptr gs:[IRQ_COUNT]
+    call irq_enter_rcu
+    mov rdi, rbp
+    call \handler
+    call irq_exit_rcu
+    mov rdi, rbp
+    call irqentry_exit
+    mov rsp, rbp
+    POP_REGS
+    add rsp, 8
+    iretq
+ENDFUNC \name
+.endm
+
+IRQENTRY asm_sysvec_apic_timer_interrupt, __sysvec_apic_timer_interrupt
+IRQENTRY asm_sysvec_reschedule_ipi, sysvec_reschedule_ipi
+IRQENTRY asm_sysvec_call_function_single, generic_smp_call_function_single_interrupt
+IRQENTRY asm_common_interrupt, __common_interrupt
+
+FUNC_NOTRACE irqentry_exit              # rdi pt_regs
+    push rbp
+    mov rbp, rsp
+    mov rax, offset user_mode_halt
+    cmp [rdi + PT_RIP], rax
+    jne .Lkernel
+    call exit_to_user_mode_prepare
+    and byte ptr gs:[IRQ_FLAGS], 0xfe
+    pop rbp
+    ret
+.Lkernel:
+    test dword ptr [rdi + PT_EFLAGS], 0x200
+    je .Lout
+    and byte ptr gs:[IRQ_FLAGS], 0xfe
+.Lout:
+    pop rbp
+    ret
+ENDFUNC irqentry_exit
+
+# Exceptions. Only kernel code faults here: each is an oops that ends the task.
+.macro IDTENTRY name, trap
+FUNC_NOTRACE \name
+    PUSH_REGS                           # the processor pushed an error code where orig_rax goes
+    or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    mov rdi, rsp
+    mov esi, \trap
+    and rsp, -16
+    call exc_kernel_fault
+    ud2
+ENDFUNC \name
+.endm
+.macro IDTENTRY_NO_CODE name, trap
+FUNC_NOTRACE \name
+    push 0
+    PUSH_REGS
+    or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    mov rdi, rsp
+    mov esi, \trap
+    and rsp, -16
+    call exc_kernel_fault
+    ud2
+ENDFUNC \name
+.endm
+
+IDTENTRY_NO_CODE asm_exc_divide_error, 0
+IDTENTRY_NO_CODE asm_exc_invalid_op, 6
+IDTENTRY asm_exc_general_protection, 13
+IDTENTRY asm_exc_page_fault, 14
+
+FUNC_NOTRACE exc_kernel_fault           # rdi pt_regs, esi trap; does not return
+    push rbp
+    mov rbp, rsp
+    sub rsp, 16
+    cmp esi, 14
+    jne .Ldie
+    mov rdx, gs:[HOST_ARG]              # cr2
+    xor esi, esi
+    call bad_area_nosemaphore
+.Ldie:
+    call die
+    ud2
+ENDFUNC exc_kernel_fault
+
+FUNC bad_area_nosemaphore               # rdi pt_regs, rsi error code, rdx address
+    PROLOGUE
+    push rbx
+    push r12
+    mov rbx, rdi
+    mov r12, rdx
+    mov rax, gs:[CURRENT_TASK]
+    mov [rax + TASK_PRIVATE], rdx       # thread.cr2
+    call page_fault_oops
+    mov rax, r12
+    pop r12
+    pop rbx
+    EPILOGUE
+ENDFUNC bad_area_nosemaphore
+
+FUNC page_fault_oops                    # rdi pt_regs, rsi error code, rdx address
+    PROLOGUE
+    push rbx
+    push r12
+    mov rbx, rdi
+    mov r12d, 14
+    call oops_begin
+    inc dword ptr [rip + oops_count]
+    mov rdi, rax
+    mov rsi, rbx
+    mov edx, SIGSEGV
+    call oops_end
+    pop r12
+    pop rbx
+    EPILOGUE
+ENDFUNC page_fault_oops
+
+FUNC die                                # rdi pt_regs, esi trap
+    PROLOGUE
+    push rbx
+    push r12
+    mov rbx, rdi
+    call oops_begin
+    inc dword ptr [rip + oops_count]
+    mov rdi, rax
+    mov rsi, rbx
+    mov edx, SIGSEGV
+    call oops_end
+    pop r12
+    pop rbx
+    EPILOGUE
+ENDFUNC die
+
+FUNC oops_begin                         # rax: flags for oops_end
+    PROLOGUE
+    inc dword ptr [rip + die_nest_count]
+    movzx eax, byte ptr gs:[IRQ_FLAGS]
+    EPILOGUE
+ENDFUNC oops_begin
+
+FUNC oops_end                           # rdi flags, rsi pt_regs, edx signal; does not return
+    PROLOGUE
+    dec dword ptr [rip + die_nest_count]
+    mov edi, edx
+    call host_kill_current
+    EPILOGUE
+ENDFUNC oops_end
+
+.data
+.balign 8
+OBJECT oops_count
+    .long 0
+ENDOBJECT oops_count
+OBJECT die_nest_count
+    .long 0
+ENDOBJECT die_nest_count

@@ -1,0 +1,58 @@
+# kernel/sched/idle.c: what a CPU does with nothing to do.
+
+.text
+
+FUNC cpu_startup_entry
+    PROLOGUE
+1:  call do_idle
+    jmp 1b
+ENDFUNC cpu_startup_entry
+
+FUNC do_idle
+    PROLOGUE
+    call tick_nohz_idle_enter
+1:  cmp dword ptr gs:[NEED_RESCHED], 0
+    jne 2f
+    call arch_cpu_idle
+    jmp 1b
+2:  call tick_nohz_idle_exit
+    call flush_smp_call_function_queue
+    call schedule_idle
+    EPILOGUE
+ENDFUNC do_idle
+
+FUNC arch_cpu_idle
+    PROLOGUE
+    call default_idle
+    EPILOGUE
+ENDFUNC arch_cpu_idle
+
+FUNC default_idle
+    PROLOGUE
+    call idle_halt_safepoint
+    EPILOGUE
+ENDFUNC default_idle
+
+# Preemption stays off in the idle task; the depth is the idle task's own, so it is not shown to an
+# interrupt that arrives here. Interrupts are on.
+FUNC_NOTRACE idle_halt_safepoint
+    sti
+    hlt
+idle_halt:
+    ret
+ENDFUNC idle_halt_safepoint
+
+FUNC tick_nohz_idle_enter
+    PROLOGUE
+    mov rax, gs:[TICKS]
+    mov gs:[PERCPU_TIME + 0xf0], rax    # tick at which this idle period began
+    EPILOGUE
+ENDFUNC tick_nohz_idle_enter
+
+FUNC tick_nohz_idle_exit
+    PROLOGUE
+    mov rax, gs:[TICKS]
+    sub rax, gs:[PERCPU_TIME + 0xf0]
+    add gs:[PERCPU_TIME + 0xf8], rax    # ticks spent idle
+    EPILOGUE
+ENDFUNC tick_nohz_idle_exit

@@ -1,0 +1,120 @@
+"""The machine's time: how a guest clock word becomes nanoseconds.
+
+Guest code reads every clock with one branch-free form, with the four words it finds beside it:
+
+    now = ((rdtsc * MULT) >> 32) + (*PTR += STEP) + OFFSET
+
+A real clock has STEP 0 and scales the time stamp counter; a virtual one has MULT 0 and advances by
+STEP per reading, the word being shared by all vCPUs, so the same input gives the same times.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emulated_kernel.asm_offsets import CONSTANTS
+
+if TYPE_CHECKING:
+    from emulated_kernel.machine.machine import Machine
+
+VIRTUAL_STEP_NS = 1000
+_CALIBRATION_S = 0.01
+_RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")  # rdtsc; shl rdx, 32; or rax, rdx; ret
+
+
+@dataclass(frozen=True, slots=True)
+class ClockWords:
+    """What a clock leaves beside the code that reads it. `pointer` is a guest address."""
+
+    mult: int
+    step: int
+    pointer: int
+    offset: int
+
+
+class _HostTsc:
+    """The host's time stamp counter, which is the guest's as well."""
+
+    def __init__(self) -> None:
+        if platform.machine() not in {"x86_64", "AMD64"}:
+            raise OSError("the real clock needs an x86-64 host; use --clock virtual")
+        self._page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        self._page.write(_RDTSC)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+        self.read = ctypes.CFUNCTYPE(ctypes.c_uint64)(address)
+
+    def sample(self) -> tuple[int, int]:
+        """A (tsc, monotonic ns) pair taken as close together as three tries give."""
+        best: tuple[int, int, int] | None = None
+        for _ in range(3):
+            before = self.read()
+            now = time.monotonic_ns()
+            after = self.read()
+            if best is None or after - before < best[0]:
+                best = (after - before, (before + after) // 2, now)
+        assert best is not None
+        return best[1], best[2]
+
+
+class ClockSource:
+    """The time base of a machine. `kind` is "real" or "virtual"."""
+
+    def __init__(self, machine: Machine, kind: str) -> None:
+        if kind not in {"real", "virtual"}:
+            raise ValueError(f"clock {kind!r}: real or virtual")
+        self.kind = kind
+        self._memory = machine.memory
+        self._word = machine.alloc(64)
+        self._zero_word = self._word + 8
+        if kind == "real":
+            self._tsc = _HostTsc()
+            self.tsc_base, self.ns_base = self._tsc.sample()
+            time.sleep(_CALIBRATION_S)  # not for synchronisation: a span to measure the TSC against
+            tsc, ns = self._tsc.sample()
+            self.mult = ((ns - self.ns_base) << 32) // (tsc - self.tsc_base)
+        words = self.nanoseconds()
+        for vcpu in machine.cpus:
+            vcpu.set_word("CLOCK_MULT", words.mult)
+            vcpu.set_word("CLOCK_STEP", words.step)
+            vcpu.set_word("CLOCK_PTR", words.pointer)
+            vcpu.set_word("CLOCK_OFFSET", words.offset)
+
+    def nanoseconds(self, base_ns: int = 0) -> ClockWords:
+        """Words for nanoseconds since the machine was made, plus `base_ns`."""
+        if self.kind == "virtual":
+            return ClockWords(0, VIRTUAL_STEP_NS, self._word, base_ns)
+        start = (self.tsc_base * self.mult) >> 32
+        return ClockWords(self.mult, 0, self._zero_word, base_ns - start)
+
+    def monotonic(self) -> ClockWords:
+        """Words for the host's CLOCK_MONOTONIC (with a virtual clock: the virtual time)."""
+        return self.nanoseconds(0 if self.kind == "virtual" else self.ns_base)
+
+    def raw_tsc(self) -> ClockWords:
+        """Words for the unscaled time stamp counter (with a virtual clock: the virtual time)."""
+        if self.kind == "virtual":
+            return self.nanoseconds()
+        return ClockWords(1 << 32, 0, self._zero_word, 0)
+
+    def counter(self, word: int) -> ClockWords:
+        """Words for a count of readings kept at guest address `word`."""
+        return ClockWords(0, 1, word, 0)
+
+    def word(self, word: int) -> ClockWords:
+        """Words for a value that somebody else advances at guest address `word`."""
+        return ClockWords(0, 0, word, 0)
+
+    def now(self, words: ClockWords) -> int:
+        """What a reading would give now, without advancing anything."""
+        tsc = self._tsc.read() if words.mult else 0
+        scaled = (tsc * words.mult) >> 32
+        return (scaled + self._memory.u64(words.pointer) + words.offset) & 0xFFFFFFFFFFFFFFFF
+
+
+CLOCK_WORD_NAMES = tuple(f"CLOCK_{name}" for name in ("MULT", "STEP", "PTR", "OFFSET"))
+assert all(name in CONSTANTS for name in CLOCK_WORD_NAMES)

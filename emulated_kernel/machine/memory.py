@@ -1,0 +1,235 @@
+"""Guest RAM, its page tables and the host's view of both.
+
+RAM is one anonymous mmap that every vCPU maps at guest-physical 0. Text is mapped read-execute,
+everything else read-write and no-execute: with the NX bit on a page Unicorn stores to it at the speed
+of a load, without it twenty times slower. Text is written through the direct map by the host only.
+
+Virtual layout (arch/x86/include/asm/page_64_types.h where Linux has the same):
+
+    0xffffffff81000000  kernel text       RX
+    0xffffffff82000000  kernel data       RW NX
+    0xffffffffc0000000  engine, trampolines, module text   RX
+    0xffffffffc1000000  module data       RW NX
+    0xffff888000000000  direct map of RAM RW NX
+    0x00007fff00000000  a window of user memory for each vCPU   RW NX
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from emulated_kernel.asm_offsets import (
+    DATA_BASE,
+    MODULES_DATA,
+    MODULES_VADDR,
+    PAGE_OFFSET,
+    TEXT_BASE,
+)
+from emulated_kernel.errors import EmulatedKernelError
+
+PAGE = 4096
+LARGE_PAGE = 2 << 20
+MIB = 1 << 20
+
+RAM_BYTES = 256 * MIB
+USER_BASE = 0x00007FFF00000000
+USER_WINDOW = 256 * 1024  # of each vCPU
+MAX_CPUS = 8
+
+# Physical layout.
+TABLES = 0x10000  # page tables and the GDT
+TABLES_END = 1 * MIB
+USER_PHYS = 2 * MIB
+TEXT_PHYS, TEXT_LIMIT = 16 * MIB, 4 * MIB
+DATA_PHYS, DATA_LIMIT = 32 * MIB, 8 * MIB
+MODULES_PHYS, MODULES_LIMIT = 48 * MIB, 16 * MIB
+MODULES_DATA_PHYS, MODULES_DATA_LIMIT = 64 * MIB, 8 * MIB
+GUEST_PHYS, GUEST_LIMIT = 72 * MIB, 56 * MIB  # what the guest's own page allocator owns
+HEAP_PHYS, HEAP_LIMIT = 128 * MIB, RAM_BYTES - 128 * MIB  # what the host hands out
+
+_PRESENT, _WRITE, _ACCESSED, _DIRTY, _LARGE, _NX = 1, 2, 0x20, 0x40, 0x80, 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A contiguous stretch of guest-virtual addresses over contiguous RAM."""
+
+    start: int
+    size: int
+    physical: int
+    executable: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+REGIONS = (
+    Region(TEXT_BASE, TEXT_LIMIT, TEXT_PHYS, executable=True),
+    Region(DATA_BASE, DATA_LIMIT, DATA_PHYS),
+    Region(MODULES_VADDR, MODULES_LIMIT, MODULES_PHYS, executable=True),
+    Region(MODULES_DATA, MODULES_DATA_LIMIT, MODULES_DATA_PHYS),
+    Region(PAGE_OFFSET, RAM_BYTES, 0),
+    Region(USER_BASE, MAX_CPUS * USER_WINDOW, USER_PHYS),
+)
+
+
+class Memory:
+    """RAM by guest-virtual address, and the heap that the host side allocates from.
+
+    Addresses outside the mapped regions raise EmulatedKernelError. Reads and writes do not go
+    through a vCPU: translated code keeps running old bytes until `Machine.flush_text`.
+    """
+
+    def __init__(self) -> None:
+        self.ram = mmap.mmap(-1, RAM_BYTES)
+        self._bytes = (ctypes.c_char * RAM_BYTES).from_buffer(self.ram)
+        self.host_address = ctypes.addressof(self._bytes)
+        self._array = np.frombuffer(self.ram, dtype=np.uint8)
+        self._next_table = TABLES
+        self._heap_next = HEAP_PHYS
+        self._heap_free: dict[int, list[int]] = {}
+        self._heap_sizes: dict[int, int] = {}
+        self.cr3 = self._build_page_tables()
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    def physical(self, address: int, size: int = 1) -> int:
+        """The offset in RAM of a guest-virtual address, with `size` bytes behind it mapped too."""
+        for region in REGIONS:
+            if region.start <= address and address + size <= region.end:
+                return address - region.start + region.physical
+        raise EmulatedKernelError(f"guest address {address:#x} (+{size}) is not mapped")
+
+    def is_mapped(self, address: int, size: int = 1) -> bool:
+        """Whether all of [address, address + size) is mapped."""
+        return any(r.start <= address and address + size <= r.end for r in REGIONS)
+
+    # --- access ----------------------------------------------------------------------------------
+
+    def read(self, address: int, size: int) -> bytes:
+        at = self.physical(address, size)
+        return self.ram[at : at + size]
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        at = self.physical(address, len(data))
+        self.ram[at : at + len(data)] = bytes(data)
+
+    def u8(self, address: int) -> int:
+        return self.ram[self.physical(address)]
+
+    def set_u8(self, address: int, value: int) -> None:
+        self.ram[self.physical(address)] = value
+
+    def u32(self, address: int) -> int:
+        return int(struct.unpack_from("<I", self.ram, self.physical(address, 4))[0])
+
+    def set_u32(self, address: int, value: int) -> None:
+        struct.pack_into("<I", self.ram, self.physical(address, 4), value & 0xFFFFFFFF)
+
+    def u64(self, address: int) -> int:
+        return int(struct.unpack_from("<Q", self.ram, self.physical(address, 8))[0])
+
+    def set_u64(self, address: int, value: int) -> None:
+        at = self.physical(address, 8)
+        struct.pack_into("<Q", self.ram, at, value & 0xFFFFFFFFFFFFFFFF)
+
+    def view(self, address: int, size: int) -> memoryview:
+        """A writable window onto RAM."""
+        at = self.physical(address, size)
+        return memoryview(self.ram)[at : at + size]
+
+    def array(
+        self, address: int, size: int, dtype: npt.DTypeLike = np.uint8
+    ) -> npt.NDArray[np.generic]:
+        """`size` bytes of RAM as a writable numpy view of `dtype`."""
+        at = self.physical(address, size)
+        return self._array[at : at + size].view(dtype)
+
+    def text_offsets(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """RAM offsets of many text addresses; `ram_array` is indexed with them."""
+        out = np.full(addresses.shape, -1, dtype=np.int64)
+        for region in REGIONS:
+            if region.executable:
+                inside = (addresses >= np.uint64(region.start)) & (
+                    addresses < np.uint64(region.end)
+                )
+                out[inside] = (addresses[inside] - np.uint64(region.start)).astype(np.int64)
+                out[inside] += region.physical
+        if (out < 0).any():
+            raise EmulatedKernelError("an address outside the text regions")
+        return out
+
+    @property
+    def ram_array(self) -> npt.NDArray[np.uint8]:
+        """All of RAM as bytes."""
+        return self._array
+
+    def cstring(self, address: int, limit: int = 256) -> bytes:
+        """The NUL-terminated string at `address`, at most `limit` bytes."""
+        return self.read(address, limit).split(b"\0", 1)[0]
+
+    # --- heap ------------------------------------------------------------------------------------
+
+    def alloc(self, size: int, align: int = PAGE) -> int:
+        """Zeroed memory in the direct map for the host side's own structures.
+
+        Blocks of the same size are reused after `free`; an exhausted heap raises MemoryError.
+        """
+        free = self._heap_free.get(size)
+        if free and free[-1] % align == 0:
+            address = free.pop()
+        else:
+            at = -(-self._heap_next // align) * align
+            if at + size > HEAP_PHYS + HEAP_LIMIT:
+                raise MemoryError("the emulated machine's memory is used up")
+            self._heap_next = at + size
+            address = PAGE_OFFSET + at
+        self._heap_sizes[address] = size
+        self.write(address, bytes(size))
+        return address
+
+    def free(self, address: int) -> None:
+        """Give back what `alloc` gave."""
+        self._heap_free.setdefault(self._heap_sizes.pop(address), []).append(address)
+
+    # --- page tables -----------------------------------------------------------------------------
+
+    def _new_table(self) -> int:
+        table = self._next_table
+        self._next_table += PAGE
+        if self._next_table > TABLES_END:
+            raise EmulatedKernelError("out of room for page tables")
+        return table
+
+    def _entry(self, table: int, index: int) -> int:
+        """The next level behind an entry, made when missing."""
+        at = table + 8 * index
+        (entry,) = struct.unpack_from("<Q", self.ram, at)
+        if not entry & _PRESENT:
+            entry = self._new_table() | _PRESENT | _WRITE | _ACCESSED
+            struct.pack_into("<Q", self.ram, at, entry)
+        return int(entry) & 0x000FFFFFFFFFF000
+
+    def _build_page_tables(self) -> int:
+        root = self._new_table()
+        for region in REGIONS:
+            bits = _PRESENT | _ACCESSED | _DIRTY | (0 if region.executable else _WRITE | _NX)
+            for offset in range(0, region.size, LARGE_PAGE):
+                address = region.start + offset
+                level = root
+                for shift in (39, 30):
+                    level = self._entry(level, address >> shift & 511)
+                entry = (region.physical + offset) | bits | _LARGE
+                struct.pack_into("<Q", self.ram, level + 8 * (address >> 21 & 511), entry)
+        return root
+
+    @property
+    def gdt_physical(self) -> int:
+        return TABLES_END - PAGE
