@@ -84,14 +84,14 @@ FIXED = {
     "lret": bytes.fromhex("cb"),
     "lretq": bytes.fromhex("48cb"),
     "movsd": bytes.fromhex("a5"),
-    "rep movsd": bytes.fromhex("f3a5"),
     "retq": bytes.fromhex("c3"),
     "sysretq": bytes.fromhex("480f07"),
-    "xchg rax,rax": bytes.fromhex("4890"),
+    "xchg rax,rax": bytes.fromhex("90"),
 }
 # Means something else than it seems to, to the encoder or to GNU `as`.
 MISLEADING = {
     "data16": "write the instruction itself",
+    "icebp": "write int1",
     "into": "there is none in 64-bit mode",
     "iret": "write iretq",
     "iretd": "write iretq",
@@ -101,6 +101,12 @@ MISLEADING = {
     "sysexit": "there is no 64-bit form here",
     "sysret": "write sysretq",
 }
+PREFIXES = {"lock": b"\xf0", "rep": b"\xf3", "repe": b"\xf3", "repz": b"\xf3"} | {
+    "repne": b"\xf2",
+    "repnz": b"\xf2",
+}
+# Prefix bytes that GNU `as` puts before those: segment and operand size.
+EARLIER_PREFIXES = b"\x64\x65\x66"
 STRING_OPERATIONS = frozenset(
     f"{name}{size}" for name in ("movs", "stos", "lods", "cmps", "scas") for size in "bwdq"
 )
@@ -116,13 +122,14 @@ NARROW_IMMEDIATES = dict.fromkeys(
     [*SHIFTS, "shld", "shrd", "bt", "bts", "btr", "btc", "int", "in", "out"], 8
 ) | {"ret": 16, "retq": 16, "enter": 16}
 # No register beside the memory operand says how wide that is, or none could.
-NEEDS_SIZE = frozenset(("movzx", "movsx", "movsxd", "crc32", "pop", "cvtsi2sd", "cvtsi2ss"))
+NEEDS_SIZE = frozenset(("movzx", "movsx", "movsxd", "crc32", "cvtsi2sd", "cvtsi2ss"))
+NEEDS_NO_SIZE = frozenset(("lgdt", "lidt", "sgdt", "sidt"))
 
 _INSTRUCTION = re.compile(
     r"(?:(?P<prefix>lock|repn?[ez]|rep) )?(?P<mnemonic>[a-z][a-z0-9]*)(?: (?P<operands>.+))?"
 )
 _MEMORY = re.compile(
-    r"(?:(?P<size>[a-z]+) ptr ?)?(?:(?P<segment>[c-gs]s) ?: ?)?\[(?P<address>[^][]+)\]"
+    r"(?:(?P<size>[a-z]+) ptr ?)?(?:(?P<segment>[a-z]+) ?: ?)?\[(?P<address>[^][]+)\]"
 )
 _REGISTERS = frozenset([*GENERAL, *SEGMENT, *SPECIAL, *VECTOR])
 
@@ -250,6 +257,8 @@ class InstructionReader:
     def _memory(self, size: str | None, segment: str | None, text: str) -> _Operand:
         if size is not None and size not in SIZES:
             raise Refused(f"unknown size {size!r}")
+        if segment not in (None, "fs", "gs"):
+            raise Refused(f"{segment}: has no effect in 64-bit mode")
         address = _Address(self._constants)
         address.add(parse(text))
         form, symbol = address.form()
@@ -268,10 +277,38 @@ class InstructionReader:
     def _code(self, prefix: str, mnemonic: str, operands: list[_Operand]) -> bytes:
         shown = [_shown(operand, mnemonic) for operand in operands]
         if mnemonic == "mov" and any(operand.text in SEGMENT for operand in operands):
-            # The 16-bit form only adds a prefix byte that as does not write.
-            shown = [f"e{text}" if GENERAL.get(text) == 16 else text for text in shown]
-        text = " ".join(filter(None, (prefix, mnemonic, ",".join(shown))))
-        return FIXED.get(text) or self._encode(text)
+            return self._segment_move(operands)
+        if mnemonic in ("push", "pop") and operands and operands[0].kind == "memory":
+            shown = [text if operands[0].bits else f"qword ptr {text}" for text in shown]
+        if mnemonic == "movsx" and [operand.bits for operand in operands] == [64, 32]:
+            mnemonic = "movsxd"
+        text = f"{mnemonic} {','.join(shown)}" if shown else mnemonic
+        code = FIXED.get(text) or self._encode(text)
+        if not prefix:
+            return code
+        rest = code.lstrip(EARLIER_PREFIXES)
+        return code[: len(code) - len(rest)] + PREFIXES[prefix] + rest
+
+    def _segment_move(self, operands: list[_Operand]) -> bytes:
+        """16 bits move whatever the size, so the size prefix stands only where it clears the rest.
+
+        Into a 16-bit register, that is; the encoder writes it everywhere, and REX.W too.
+        """
+        shown = []
+        for operand in operands:
+            text = operand.text
+            if GENERAL.get(text, 0) == 64 or (operand is operands[1] and GENERAL.get(text) == 16):
+                text = _as_32_bits(text)
+            shown.append(text)
+        code = self._encode(f"mov {','.join(shown)}")
+        return code.replace(b"\x66", b"", 1) if operands[0].kind == "memory" else code
+
+
+def _as_32_bits(register: str) -> str:
+    """The 32-bit name of a 16- or 64-bit register."""
+    if register[1].isdigit():
+        return register.rstrip("w") + "d"
+    return f"e{register[-2:]}"
 
 
 class _Address:
@@ -401,9 +438,11 @@ def _check_memory(mnemonic: str, operands: list[_Operand]) -> None:
     if mnemonic in ("call", "jmp") and memory[0].bits not in (0, 64):
         raise Refused(f"{mnemonic} needs a qword")
     if memory[0].bits:
+        if mnemonic in NEEDS_NO_SIZE:
+            raise Refused(f"{mnemonic} takes no size")
         return
     count_only = mnemonic in SHIFTS and operands[-1].text == "cl"
-    alone = len(operands) == 1 and mnemonic in ("push", "inc", "dec", "neg", "not")
+    alone = len(operands) == 1 and mnemonic in ("inc", "dec", "neg", "not")
     immediate = any(operand.kind in ("immediate", "offset") for operand in operands[1:2])
     if mnemonic in NEEDS_SIZE or count_only or alone or (immediate and operands[0] is memory[0]):
         raise Refused("how wide is the memory operand? write 'SIZE ptr [...]'")

@@ -22,7 +22,7 @@ from emulated_kernel.errors import AssemblerError
 MAX_ALIGNMENT = 1 << 21
 MAX_ZEROS = 1 << 26
 MAX_EXPANSIONS = 1 << 18
-MAX_COMPLAINTS = 20
+MAX_COMPLAINTS = 50
 
 CODE_FILL = 0x90  # inside a function padding is executed
 GAP_FILL = 0xCC  # between functions it must not be
@@ -561,6 +561,8 @@ class _Reader:
 
     def _macro(self, arguments: str) -> None:
         name, *parameters = arguments.replace(",", " ").split() or [""]
+        # Whatever is wrong with its first line, the body belongs to the macro.
+        self.recording = "", _Macro((), [], self.file_name)
         if not all(_WORD.fullmatch(word) for word in (name, *parameters)):
             raise Refused(".macro NAME a, b: plain names only, no defaults")
         if len(set(parameters)) != len(parameters):
@@ -575,8 +577,9 @@ class _Reader:
         assert self.recording is not None
         name, macro = self.recording
         if line == ".endm":
-            self.macros[name] = macro
             self.recording = None
+            if name:
+                self.macros[name] = macro
         elif line.split(None, 1)[0] == ".macro":
             raise Refused("a macro cannot define a macro")
         else:
