@@ -1,8 +1,8 @@
-"""The numbers that guest code and Python agree on: the counterpart of arch/x86/kernel/asm-offsets.c.
+"""The numbers that guest code and Python agree on, as arch/x86/kernel/asm-offsets.c gives them.
 
-One table, passed to every assembly as `constants` and read by whoever looks into guest memory from
-outside. Offsets of a structure are `PREFIX_FIELD`, its size `PREFIX_SIZE`; per-CPU words are offsets
-from the gs base and carry no prefix.
+One table, passed to every assembly as `constants` and read by whoever looks into guest memory
+from outside. Offsets of a structure are `PREFIX_FIELD`, its size `PREFIX_SIZE`; per-CPU words are
+offsets from the gs base and carry no prefix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def _define(**values: int) -> None:
         CONSTANTS[name] = value
 
 
-def _layout(prefix: str, fields: Mapping[str, int], *, start: int = 0, size: int | None = None) -> None:
+def _layout(
+    prefix: str, fields: Mapping[str, int], *, start: int = 0, size: int | None = None
+) -> None:
     """Give each field (name -> bytes) its naturally aligned offset."""
     offset = start
     for field, width in fields.items():
@@ -220,6 +222,7 @@ _layout(
         "NOTRACE_TABLE": 8,
         "NOTRACE_MASK": 8,
         "PRIVATE": 8,
+        "NEXT": 8,  # the op registered before it, or ftrace_list_end
     },
     size=64,
 )
@@ -243,13 +246,21 @@ _layout(
         "HEAD": 8,
         "OVERRUN": 8,
         "DROPPED": 8,
-        "WRITTEN": 8,
-        "READ": 8,
-        "OVERRUN_BYTES": 8,
+        "ENTRIES": 8,  # of the pages that were left, EVENTS is the current page's
+        "ENTRIES_BYTES": 8,  # of the pages that were left and not overwritten
+        "READER_EVENTS": 8,  # of a page that was left after the reader had taken it
     },
     size=4096,
 )
-_define(RB_PAGE_HEADER=16, RB_DESC_BYTES=16)
+_define(
+    RB_PAGE_HEADER=16,
+    RB_DESC_BYTES=16,
+    # Bits of RB_GUARD. The low byte stops every record, the rest the function tracers only.
+    RB_GUARD_OFF=0x1,
+    RB_GUARD_DISABLED=0x2,
+    RB_GUARD_CPU_DISABLED=0x4,
+    RB_GUARD_PID=0x100,
+)
 
 # --- system calls (arch/x86/entry/syscalls/syscall_64.tbl) ----------------------------------------
 

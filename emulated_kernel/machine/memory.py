@@ -1,8 +1,8 @@
 """Guest RAM, its page tables and the host's view of both.
 
 RAM is one anonymous mmap that every vCPU maps at guest-physical 0. Text is mapped read-execute,
-everything else read-write and no-execute: with the NX bit on a page Unicorn stores to it at the speed
-of a load, without it twenty times slower. Text is written through the direct map by the host only.
+everything else read-write and no-execute: with the NX bit on a page Unicorn stores to it at the
+speed of a load, without it twenty times slower. Only the host writes text.
 
 Virtual layout (arch/x86/include/asm/page_64_types.h where Linux has the same):
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes as C
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from unicorn import (
     UC_ARCH_X86,
@@ -15,11 +16,10 @@ from unicorn import (
     UC_HOOK_INTR,
     UC_MODE_64,
     UC_PROT_ALL,
-    Uc,
     unicorn_const,
     x86_const,
 )
-from unicorn.unicorn_py3.unicorn import uclib
+from unicorn.unicorn_py3.unicorn import Uc, uclib
 
 from emulated_kernel.errors import EmulatedKernelError
 
@@ -28,7 +28,11 @@ CR4_PAE_PGE_FXSR = 0x20 | 0x80 | 0x200 | 0x400
 MSR_EFER, EFER_BITS = 0xC0000080, 0x1 | 0x100 | 0x400 | 0x800  # SCE LME LMA NXE
 MSR_GS_BASE = 0xC0000101
 
-REGISTERS = ("rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip eflags cr2").split()
+REGISTERS = [
+    *("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"),
+    *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
+    *("rip", "eflags", "cr2"),
+]
 
 _uc_reg_read_batch = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_void_p, C.c_void_p, C.c_int)(
     ("uc_reg_read_batch", uclib)
@@ -44,8 +48,13 @@ _INTR_CALLBACK = C.CFUNCTYPE(None, C.c_void_p, C.c_uint32, C.c_void_p)
 _INVALID_CALLBACK = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
 
 
+def _ctl_code(control: int, arguments: int) -> int:
+    """The first argument of uc_ctl for a writing control (UC_CTL in unicorn.h)."""
+    return control | arguments << 26 | unicorn_const.UC_CTL_IO_WRITE << 30
+
+
 class RegisterBatch:
-    """A fixed set of registers, read and written in one call each. `values[i]` belongs to `names[i]`."""
+    """A fixed set of registers, read and written in one call: `values[i]` is `names[i]`."""
 
     def __init__(self, handle: C.c_void_p, names: Sequence[str]) -> None:
         count = len(names)
@@ -83,7 +92,10 @@ class UnicornCpu:
         on_interrupt: Callable[[int], None],
         on_invalid: Callable[[], None],
     ) -> None:
-        uc = self._uc = Uc(UC_ARCH_X86, UC_MODE_64)
+        # The binding is only partly annotated; what it lacks is reached as Any.
+        make_uc: Any = Uc
+        uc = make_uc(UC_ARCH_X86, UC_MODE_64)
+        self._uc: Any = uc
         uc.ctl_set_cpu_model(x86_const.UC_CPU_X86_SKYLAKE_SERVER)
         uc.mem_map_ptr(0, ram_bytes, UC_PROT_ALL, C.c_void_p(ram_address))
         uc.reg_write(x86_const.UC_X86_REG_CR3, cr3)
@@ -149,14 +161,16 @@ class UnicornCpu:
 
     def remove_cache(self, start: int, end: int) -> None:
         """Drop translations of [start, end): virtual, executable in the page tables."""
-        self._uc.ctl_remove_cache(start, end)
+        code = _ctl_code(unicorn_const.UC_CTL_TB_REMOVE_CACHE, 2)
+        status = uclib.uc_ctl(self._handle, code, C.c_uint64(start), C.c_uint64(end))
+        if status:
+            raise EmulatedKernelError(f"uc_ctl_remove_cache({start:#x}, {end:#x}): {status}")
 
     def flush_translations(self) -> None:
         """Drop all translations."""
-        self._uc.ctl_flush_tb()
-
-    def grow_tlb(self) -> None:
-        self._uc.ctl(unicorn_const.UC_CTL_TLB_FLUSH, unicorn_const.UC_CTL_IO_WRITE)
+        status = uclib.uc_ctl(self._handle, _ctl_code(unicorn_const.UC_CTL_TB_FLUSH, 0))
+        if status:
+            raise EmulatedKernelError(f"uc_ctl_flush_tb: {status}")
 
     def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
         try:

@@ -7,8 +7,8 @@ when one of several descriptors is closed, so it says only that a RELEASE may fo
 was flushed since its last read or write is called *closing*, and whoever would notice its delay
 waits for it a little (`settle`).
 
-Invariant of the lock: `closing`, `active` and `held` of a handle in the table, and the table itself,
-change only under it.
+Invariant of the lock: `closing`, `active` and `held` of a handle in the table, and the table
+itself, change only under it.
 """
 
 from __future__ import annotations

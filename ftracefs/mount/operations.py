@@ -24,16 +24,13 @@ from ftracefs.mount.binding import FileInfo
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.handles import Handle, Handles
 from ftracefs.mount.inodes import Inode, Inodes
+from ftracefs.mount.mountpoint import STOP_ATTRIBUTE
 
 T = TypeVar("T")
 log = logging.getLogger("ftracefs.mount")
 
 # How often a sleeping read looks whether its caller got a signal.
 POLL_INTERVAL = 0.02
-
-# Setting this attribute of the root asks the daemon to unmount and end: it works where a pid would
-# name somebody else (another pid namespace, a daemon long dead).
-STOP_ATTRIBUTE = "user.ftracefs.stop"
 
 # The files of the buffers themselves. Every other file is a control file: opening one must show
 # what an earlier close of another one did.

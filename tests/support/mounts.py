@@ -47,12 +47,12 @@ def is_mounted(directory: Path) -> bool:
     return str(directory).replace(" ", "\\040") in mount_points
 
 
-def _ftracefs(command: list[str], log: Path, *arguments: str) -> None:
+def _ftracefs(command: tuple[str, ...], cwd: Path, log: Path, *arguments: str) -> None:
     # A file and no pipe: the daemon inherits it and would keep a pipe open.
     with log.open("ab") as output:
         done = subprocess.run(
             [*command, *arguments],
-            cwd=ROOT,
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -64,17 +64,20 @@ def _ftracefs(command: list[str], log: Path, *arguments: str) -> None:
 
 @contextmanager
 def mounted(
-    directory: Path, *options: str, command: tuple[str, ...] = (sys.executable, "-m", "ftracefs")
+    directory: Path,
+    *options: str,
+    command: tuple[str, ...] = (sys.executable, "-m", "ftracefs"),
+    cwd: Path = ROOT,
 ) -> Iterator[Path]:
-    """Mount at `directory` (made here) with `options`; `command` is how to call ftracefs."""
+    """Mount at `directory` (made here) with `options`; `command`, run in `cwd`, is ftracefs."""
     require_fuse()
     directory.mkdir(parents=True, exist_ok=True)
     directory = directory.resolve()
     log = directory.with_name(directory.name + ".log")
     try:
-        _ftracefs([*command], log, "mount", str(directory), *options)
+        _ftracefs(command, cwd, log, "mount", str(directory), *options)
         yield directory
-        _ftracefs([*command], log, "unmount", str(directory))
+        _ftracefs(command, cwd, log, "unmount", str(directory))
         assert not is_mounted(directory)
     finally:
         if is_mounted(directory):
