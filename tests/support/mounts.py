@@ -76,6 +76,7 @@ def mounted(
     log = directory.with_name(directory.name + ".log")
     try:
         _ftracefs(command, cwd, log, "mount", str(directory), *options)
+        assert is_mounted(directory), log.read_text()
         yield directory
         _ftracefs(command, cwd, log, "unmount", str(directory))
         assert not is_mounted(directory)
