@@ -184,11 +184,15 @@ PYTHON
 }
 
 nothing_left() {
-    local left
-    left=$(comm -13 <(printf '%s\n' "$mounts_before") <(mounts))
-    left+=$(processes)
-    [ -z "$left" ] || printf '%s\n' "$left"
-    [ -z "$left" ]
+    local left try
+    for ((try = 0; try < 20; try++)); do # an unmounted daemon may take a moment to end
+        left=$(comm -13 <(printf '%s\n' "$mounts_before") <(mounts))
+        left+=$(processes)
+        [ -n "$left" ] || return 0
+        sleep 0.25
+    done
+    printf '%s\n' "$left"
+    return 1
 }
 
 mounts_before=$(mounts)
