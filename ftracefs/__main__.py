@@ -1,0 +1,7 @@
+"""`python -m ftracefs` is `ftracefs`."""
+
+import sys
+
+from ftracefs.cli import main
+
+sys.exit(main())

@@ -1,0 +1,245 @@
+"""The command line: `ftracefs mount`, `unmount`, `check`.
+
+Exit codes: 0 done, 1 failed (with a reason on stderr), 2 wrong usage. What takes time to import is
+imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ftracefs
+
+if TYPE_CHECKING:
+    from ftracefs.mount.tracefs import Build, Options, Tracefs
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+# How to unmount, as the banner says it; mount.sh, which may stand before an environment of its own,
+# puts itself there.
+UNMOUNT_COMMAND = "FTRACEFS_UNMOUNT_COMMAND"
+
+
+def _complain(text: object) -> None:
+    print(f"ftracefs: {text}", file=sys.stderr)
+
+
+def _cpus(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 8:
+        raise ValueError(text)
+    return number
+
+
+_cpus.__name__ = "number from 1 to 8"  # argparse names the type in its message
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line; help texts included."""
+    top = argparse.ArgumentParser(
+        prog="ftracefs",
+        description="A tracefs you can mount anywhere: Linux ftrace over an emulated kernel.",
+    )
+    top.add_argument("--version", action="version", version=f"ftracefs {ftracefs.__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+
+    mount = commands.add_parser(
+        "mount",
+        help="mount a tracefs on an empty directory",
+        description="Mount a tracefs on an empty directory and return when it answers.",
+    )
+    mount.add_argument("mountpoint", metavar="MOUNTPOINT", help="an empty directory")
+    mount.add_argument(
+        "--kernel",
+        metavar="IMAGE",
+        default="builtin",
+        help="the kernel behind the files: builtin (the default), or the path of an image",
+    )
+    mount.add_argument(
+        "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
+    )
+    mount.add_argument(
+        "--clock",
+        choices=("real", "virtual"),
+        default="real",
+        help="real follows the host's time; virtual steps evenly, the same in every run",
+    )
+    mount.add_argument(
+        "--isolated",
+        action="store_true",
+        help="nothing of the host shows in the trace: one fixed task, no workload",
+    )
+    mount.add_argument("--pure", action="store_true", help="leave out the directory emulator/")
+    mount.add_argument("--foreground", action="store_true", help="stay; Ctrl-C unmounts")
+    mount.add_argument("--log", metavar="FILE", help="append the log to FILE")
+    mount.set_defaults(command=_mount)
+
+    unmount = commands.add_parser(
+        "unmount",
+        help="unmount it and end its daemon",
+        description="Unmount a tracefs and end its daemon; blocked readers get end of file.",
+    )
+    unmount.add_argument("mountpoint", metavar="MOUNTPOINT")
+    unmount.set_defaults(command=_unmount)
+
+    check = commands.add_parser(
+        "check",
+        help="say what this host lacks",
+        description="Say what this host has and lacks. Exit code 1 when a mount would not work.",
+    )
+    check.set_defaults(command=_check)
+    return top
+
+
+def main(argv: Sequence[str] | None = None, *, build: Build | None = None) -> int:
+    """Run the command line. `build` makes what is mounted, if not an emulated kernel's tracefs."""
+    arguments = parser().parse_args(argv)
+    arguments.build = build
+    try:
+        code: int = arguments.command(arguments)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return FAILED
+    return code
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from ftracefs.mount import requirements
+
+    found = requirements.findings()
+    for finding in found:
+        print(finding)
+    return FAILED if requirements.lacking(found) else DONE
+
+
+def _unmount(arguments: argparse.Namespace) -> int:
+    from ftracefs.mount import mountpoint
+
+    try:
+        mountpoint.stop(mountpoint.resolve(arguments.mountpoint))
+    except mountpoint.MountError as error:
+        _complain(error)
+        return FAILED
+    return DONE
+
+
+def _mount(arguments: argparse.Namespace) -> int:
+    from ftracefs.mount import background, mountpoint, requirements
+    from ftracefs.mount.tracefs import Options
+
+    path = mountpoint.resolve(arguments.mountpoint)
+    try:
+        if mountpoint.prepare(path):
+            _complain(f"{path}: cleared a dead mount away")
+    except mountpoint.MountError as error:
+        _complain(error)
+        return FAILED
+    if lacking := requirements.lacking(requirements.fuse_findings()):
+        for finding in lacking:
+            _complain(f"{finding.name}: {finding.detail}")
+        return FAILED
+    options = Options(
+        kernel=None if arguments.kernel == "builtin" else Path(arguments.kernel).resolve(),
+        cpus=arguments.cpus,
+        clock=arguments.clock,
+        isolated=arguments.isolated,
+        pure=arguments.pure,
+    )
+    build = arguments.build or _build
+
+    log = Path(arguments.log).resolve() if arguments.log else None
+
+    def serve(on_ready: Callable[[], None]) -> int:
+        _start_logging(log if arguments.foreground else None)
+        return _serve(path, options, build, on_ready)
+
+    try:
+        if arguments.foreground:
+            return serve(lambda: print(f"mounted on {path}; Ctrl-C unmounts", flush=True))
+        log = log or _default_log(path)
+        started = background.start(serve, log)
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}")
+        return FAILED
+    if not started.is_ready:
+        _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
+        return FAILED
+    print(_banner(path, started.pid, log))
+    return DONE
+
+
+def _build(options: Options) -> Tracefs:
+    from ftracefs.session import build
+
+    return build(options)
+
+
+def _serve(path: Path, options: Options, build: Build, on_ready: Callable[[], None]) -> int:
+    """Be the daemon. Does not return when only the end of the process lets go of the mount."""
+    from emulated_kernel.errors import EmulatedKernelError
+    from ftracefs.mount import mountpoint
+
+    try:
+        from ftracefs.mount.serve import serve
+
+        tracefs = build(options)
+    except (EmulatedKernelError, ImportError, OSError) as error:
+        _complain(error)
+        return FAILED
+    # The daemon must keep no directory busy, least of all one below its own mount.
+    os.chdir("/")
+    try:
+        is_over = serve(tracefs, path, on_ready)
+    except mountpoint.MountError as error:
+        _complain(error)
+        return FAILED
+    finally:
+        tracefs.close()
+    if not is_over:
+        logging.shutdown()
+        os._exit(DONE)
+    return DONE
+
+
+def _start_logging(log: Path | None) -> None:
+    handler = (
+        logging.FileHandler(log, encoding="utf-8", errors="backslashreplace")
+        if log
+        else logging.StreamHandler()
+    )
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        handlers=[handler],
+    )
+
+
+def _default_log(path: Path) -> Path:
+    """A log for a mount on `path`, emptied; /dev/null where there is no place for one."""
+    try:
+        home = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+        log = Path(home, "ftracefs", "-".join(path.parts[1:])[-200:] + ".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(b"")
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return Path(os.devnull)
+    return log
+
+
+def _banner(path: Path, pid: int, log: Path) -> str:
+    unmount = os.environ.get(UNMOUNT_COMMAND) or "ftracefs unmount"
+    return f"""\
+mounted on {path} (pid {pid}, log {log})
+try it:
+    cd {path}
+    echo 'vfs_*' > set_ftrace_filter
+    echo function > current_tracer
+    cat trace_pipe                  # Ctrl-C leaves it
+stop it:
+    {unmount} {path}"""

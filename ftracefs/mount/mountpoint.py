@@ -1,0 +1,161 @@
+"""Mount points as the host sees them: what is mounted where, what may be mounted over.
+
+Nothing here loads libfuse, and nothing but `stop` and `prepare` touches a mount.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import select
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+FSNAME = "ftracefs"
+SUBTYPE = "tracefs"
+
+# Setting this attribute of a mount's root asks its daemon to unmount and end. It works where a pid
+# would name somebody else (another pid namespace, a daemon long dead).
+STOP_ATTRIBUTE = "user.ftracefs.stop"
+
+# How long a daemon may take to unmount itself.
+STOP_TIMEOUT = 10.0
+
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+class MountError(Exception):
+    """A mount point cannot be used as asked; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of /proc/self/mountinfo."""
+
+    path: Path
+    fstype: str
+    source: str
+
+    @property
+    def is_ours(self) -> bool:
+        return self.fstype == f"fuse.{SUBTYPE}" and self.source == FSNAME
+
+
+def _unescape(field: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), field))
+
+
+def parse_mountinfo(text: bytes) -> list[Mount]:
+    """The mounts; of those at one path the last is the one that shows."""
+    mounts = []
+    for line in text.splitlines():
+        left, _, right = line.partition(b" - ")
+        fstype, source = right.split(b" ")[:2]
+        mounts.append(
+            Mount(Path(_unescape(left.split(b" ")[4])), _unescape(fstype), _unescape(source))
+        )
+    return mounts
+
+
+def mounted_at(path: Path) -> Mount | None:
+    """What one sees mounted at the resolved `path`."""
+    at_path = [
+        mount
+        for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+        if mount.path == path
+    ]
+    return at_path[-1] if at_path else None
+
+
+def resolve(path: str) -> Path:
+    """The absolute path without symbolic links; a dead mount at its end does no harm."""
+    return Path(os.path.realpath(path))
+
+
+def _is_dead(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    return False
+
+
+def prepare(path: Path) -> bool:
+    """See that one may mount at the resolved `path`; True if a dead mount of ours was cleared away.
+
+    MountError when something else is in the way.
+    """
+    if path.parts[:2] in (("/", "sys"), ("/", "proc")):
+        # trace-cmd, as root, would mount the host's tracefs over it and drive the host's kernel.
+        raise MountError(f"{path} belongs to the host's kernel: choose a directory of your own")
+    cleared = False
+    while mount := mounted_at(path):
+        if not mount.is_ours:
+            raise MountError(f"{path}: {mount.fstype} ({mount.source}) is mounted there")
+        if not _is_dead(path):
+            raise MountError(f"{path}: an ftracefs is mounted there already and answers")
+        if reason := _clear(path):
+            raise MountError(f"{path}: a dead ftracefs is mounted there and stays: {reason}")
+        cleared = True
+    try:
+        if any(os.scandir(path)):
+            raise MountError(f"{path} is not empty")
+    except OSError as error:
+        raise MountError(f"{path}: {error.strerror}") from None
+    return cleared
+
+
+def _clear(path: Path) -> str:
+    """Unmount a dead mount, though shells may stand in it: they have nothing to lose."""
+    return unmount(path) and unmount(path, lazy=True)
+
+
+def unmount(path: Path, *, lazy: bool = False) -> str:
+    """Unmount `path` once, `lazy` even while it is used. Returns why it did not work, or ""."""
+    if helper := shutil.which("fusermount") or shutil.which("fusermount3"):
+        command = [helper, "-u", *(["-z"] if lazy else []), str(path)]
+    elif helper := shutil.which("umount"):
+        command = [helper, *(["-l"] if lazy else []), str(path)]
+    else:
+        return "neither fusermount nor umount found"
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode == 0:
+        return ""
+    return os.fsdecode(done.stderr).strip() or f"{helper} exited with {done.returncode}"
+
+
+def stop(path: Path) -> None:
+    """Have the daemon behind the resolved `path` unmount it and end; clear a dead mount away."""
+    mount = mounted_at(path)
+    if mount is None:
+        raise MountError(f"{path}: nothing is mounted there")
+    if not mount.is_ours:
+        raise MountError(f"{path}: {mount.fstype} ({mount.source}) is mounted there, not ftracefs")
+    try:
+        os.setxattr(path, STOP_ATTRIBUTE, b"")
+    except OSError as error:
+        # Nobody there, or another user's mount: all that is left is to ask the kernel.
+        if reason := _clear(path) if _is_dead(path) else unmount(path):
+            raise MountError(f"{path}: {error.strerror}; {reason}") from None
+        return
+    if not _wait_until_gone(path):
+        raise MountError(f"{path}: still mounted after {STOP_TIMEOUT:.0f} s")
+
+
+def _wait_until_gone(path: Path) -> bool:
+    deadline = time.monotonic() + STOP_TIMEOUT
+    with Path("/proc/self/mountinfo").open("rb") as mountinfo:
+        poll = select.poll()
+        poll.register(mountinfo, select.POLLPRI)  # readable at every change of the mount table
+        while (mount := mounted_at(path)) and mount.is_ours:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            poll.poll(remaining * 1000)
+            mountinfo.seek(0)
+            mountinfo.read()
+    return True

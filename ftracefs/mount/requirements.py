@@ -1,0 +1,146 @@
+"""What a mount needs of the host, asked without loading libfuse."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+CAP_SYS_ADMIN = 21
+FUSE_DEVICE = Path("/dev/fuse")
+
+# Import name and name on the package index.
+PACKAGES = (
+    ("unicorn", "unicorn"),
+    ("keystone", "keystone-engine"),
+    ("capstone", "capstone"),
+    ("numpy", "numpy"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One requirement: whether it is met, and what is there or what to do."""
+
+    name: str
+    is_met: bool
+    detail: str
+    is_needed: bool = True
+
+    def __str__(self) -> str:
+        state = "ok" if self.is_met else "missing" if self.is_needed else "no"
+        return f"{state:8} {self.name:17} {self.detail}"
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("Python", sys.version_info >= (3, 11), f"{version} (3.11 or newer is needed)")
+
+
+def _device() -> Finding:
+    try:
+        os.close(os.open(FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return Finding(
+            str(FUSE_DEVICE), False, "not there: modprobe fuse; docker run --device /dev/fuse"
+        )
+    except OSError as error:
+        return Finding(str(FUSE_DEVICE), False, f"cannot be opened: {error.strerror}")
+    return Finding(str(FUSE_DEVICE), True, "can be opened")
+
+
+def _has_cap_sys_admin() -> bool:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+    return False
+
+
+def _fusermount() -> Finding:
+    """libfuse 2 mounts by itself where it may and through `fusermount`, of that name, where not."""
+    path = shutil.which("fusermount")
+    if _has_cap_sys_admin():
+        helper = path or shutil.which("fusermount3") or shutil.which("umount")
+        return Finding("fusermount", helper is not None, helper or "install fuse3")
+    if path is None:
+        return Finding("fusermount", False, "not in PATH: install fuse3")
+    if os.geteuid() == 0 or not Path(path).stat().st_mode & stat.S_ISUID:
+        return Finding(
+            "fusermount", False, f"no right to mount: no CAP_SYS_ADMIN, and {path} cannot help"
+        )
+    return Finding("fusermount", True, path)
+
+
+def _libfuse() -> Finding:
+    name = os.environ.get("FUSE_LIBRARY_PATH")
+    for candidate in [name] if name else ["libfuse.so.2", ctypes.util.find_library("fuse")]:
+        try:
+            if candidate:
+                ctypes.CDLL(candidate)
+                return Finding("libfuse 2", True, candidate)
+        except OSError:
+            continue
+    return Finding("libfuse 2", False, "install libfuse2 (libfuse2t64 on newer systems)")
+
+
+def _fusepy() -> Finding:
+    if importlib.util.find_spec("fuse") is None:
+        return Finding("fusepy", False, "pip install fusepy==3.0.1")
+    try:
+        return Finding("fusepy", True, metadata.version("fusepy"))
+    except metadata.PackageNotFoundError:
+        return Finding(
+            "fusepy", False, "another package's module `fuse` is installed: use a fresh environment"
+        )
+
+
+def _package(module: str, package: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        return Finding(package, False, f"pip install {package}")
+    try:
+        return Finding(package, True, metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return Finding(package, True, "version unknown")
+
+
+def _user_namespaces() -> Finding:
+    """Whether a plain user may make namespaces: a mount that needs neither root nor fusermount."""
+    limits: tuple[tuple[str, Callable[[int], bool]], ...] = (
+        ("/proc/sys/user/max_user_namespaces", lambda value: value > 0),
+        ("/proc/sys/kernel/unprivileged_userns_clone", lambda value: value != 0),
+        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0),
+    )
+    for path, allows in limits:
+        try:
+            if not allows(int(Path(path).read_text(encoding="ascii"))):
+                return Finding("user namespaces", False, f"{path} forbids them", is_needed=False)
+        except (OSError, ValueError):
+            continue
+    is_there = Path("/proc/self/ns/user").exists()
+    detail = "allowed" if is_there else "not in this kernel"
+    return Finding("user namespaces", is_there, detail, is_needed=False)
+
+
+def fuse_findings() -> list[Finding]:
+    """What FUSE itself needs, in the order in which one would mend it."""
+    checks: list[Callable[[], Finding]] = [_device, _fusermount, _libfuse, _fusepy]
+    return [check() for check in checks]
+
+
+def findings() -> list[Finding]:
+    """Everything a mount needs, and what is good to have."""
+    packages = [_package(module, package) for module, package in PACKAGES]
+    return [_python(), *fuse_findings(), *packages, _user_namespaces()]
+
+
+def lacking(found: list[Finding]) -> list[Finding]:
+    """Those that keep a mount from working."""
+    return [finding for finding in found if finding.is_needed and not finding.is_met]

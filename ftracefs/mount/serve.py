@@ -1,0 +1,120 @@
+"""A mount from its start to its end, in the process that serves it.
+
+FUSE runs in a thread of its own and the main thread owns the signals: with FUSE on the main thread
+no Python signal handler would ever run. The way down is always the same: sleeping readers get end
+of file, then the mount is taken away, then FUSE's loop ends by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ftracefs.mount import binding, mountpoint
+from ftracefs.mount.mountpoint import MountError
+from ftracefs.mount.operations import Operations
+from ftracefs.mount.tracefs import Tracefs
+
+log = logging.getLogger("ftracefs.mount")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# How long the mount may stay busy before it is detached under those who use it, and how long FUSE
+# may take to end after that.
+BUSY_TIMEOUT = 1.0
+DETACHED_TIMEOUT = 0.5
+RETRY_INTERVAL = 0.05
+
+FUSE_OPTIONS: dict[str, str | int | bool] = {
+    "fsname": mountpoint.FSNAME,
+    "subtype": mountpoint.SUBTYPE,
+    "default_permissions": True,
+    "use_ino": True,
+    "hard_remove": True,
+    "atomic_o_trunc": True,
+    "big_writes": True,
+    "noexec": True,
+    # A new file must show at once. Every use of a name is looked up and brings fresh attributes
+    # with it, so those may live a second.
+    "entry_timeout": 0,
+    "negative_timeout": 0,
+    "attr_timeout": 1,
+}
+
+_ENDED = "the mount is gone"
+
+
+class _Session(threading.Thread):
+    """FUSE's loop; says so on `events` when it ends."""
+
+    def __init__(self, operations: Operations, path: Path, events: queue.SimpleQueue[str]) -> None:
+        super().__init__(name="fuse", daemon=True)
+        self.failure: BaseException | None = None
+        self._operations = operations
+        self._path = path
+        self._events = events
+
+    def run(self) -> None:
+        # Inherited by libfuse's workers: the signals are the main thread's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            binding.serve(self._operations, str(self._path), **FUSE_OPTIONS)
+        except BaseException as failure:
+            self.failure = failure
+        finally:
+            self._events.put(_ENDED)
+
+
+def serve(tracefs: Tracefs, path: Path, on_ready: Callable[[], None]) -> bool:
+    """Mount at the resolved `path` and serve until a signal, a stop request or an unmount.
+
+    To be called on the main thread. `on_ready` is called once the mount answers. False when
+    somebody still holds a file of the detached mount: end the process to let go of it. MountError
+    when it could not be mounted.
+    """
+    events: queue.SimpleQueue[str] = queue.SimpleQueue()  # its put may be called by a handler
+    operations = Operations(
+        tracefs.root,
+        tracefs.callers,
+        on_mounted=on_ready,
+        on_stop=lambda: events.put("asked to stop"),
+    )
+    session = _Session(operations, path, events)
+    handlers = {
+        number: signal.signal(number, lambda n, _: events.put(signal.Signals(n).name))
+        for number in SIGNALS
+    }
+    try:
+        session.start()
+        if (event := events.get()) != _ENDED:
+            log.info("stopping: %s", event)
+            operations.close()
+            if not _take_down(path, session):
+                return False
+        session.join()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if session.failure is not None:
+        raise MountError(f"{path}: FUSE could not mount") from session.failure
+    log.info("%s is unmounted", path)
+    return True
+
+
+def _take_down(path: Path, session: threading.Thread) -> bool:
+    """Unmount and see FUSE end; False when it goes on because files are held open."""
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while session.is_alive():
+        reason = mountpoint.unmount(path)
+        session.join(RETRY_INTERVAL)
+        if session.is_alive() and time.monotonic() > deadline:
+            log.warning("detaching %s: %s", path, reason)
+            mountpoint.unmount(path, lazy=True)
+            session.join(DETACHED_TIMEOUT)
+            return not session.is_alive()
+    return True
