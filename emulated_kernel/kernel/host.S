@@ -29,9 +29,9 @@ FUNC_NOTRACE host_call
     call r12
     dec r14
     jne 1b
-    hlt
+2:  hlt
 host_call_halt:
-    jmp host_call
+    jmp 2b                              # until the host starts it again
 ENDFUNC host_call
 
 # A file operation that the host answers: rdi operation, rsi file, rdx buffer, rcx count; the answer

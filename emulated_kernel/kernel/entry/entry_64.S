@@ -162,7 +162,11 @@ FUNC_NOTRACE irqentry_exit              # rdi pt_regs
     mov rbp, rsp
     mov rax, offset user_mode_halt
     cmp [rdi + PT_RIP], rax
+    je .Luser
+    mov rax, offset host_call_halt      # between two slices of a call a task may be preempted too
+    cmp [rdi + PT_RIP], rax
     jne .Lkernel
+.Luser:
     call exit_to_user_mode_prepare
     and byte ptr gs:[IRQ_FLAGS], 0xfe
     pop rbp

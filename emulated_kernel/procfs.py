@@ -1,0 +1,39 @@
+"""What the host's /proc tells about a process: nothing else of it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+# Fields of /proc/PID/stat behind the parenthesised name, counted from `state` (proc(5)).
+_PPID, _START_TIME, _PROCESSOR = 1, 19, 36
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A thread of the host: a pid is only unique together with the start time (clock ticks)."""
+
+    pid: int
+    start_time: int
+    ppid: int
+    comm: str
+    cpu: int
+
+
+def read_process(pid: int) -> HostProcess | None:
+    """The process behind `pid`, or None when there is none any more."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    name_end = stat.rindex(b")")
+    comm = stat[stat.index(b"(") + 1 : name_end].decode("utf-8", "replace")
+    fields = stat[name_end + 2 :].split()
+    return HostProcess(
+        pid=pid,
+        start_time=int(fields[_START_TIME]),
+        ppid=int(fields[_PPID]),
+        comm=comm,
+        cpu=int(fields[_PROCESSOR]),
+    )

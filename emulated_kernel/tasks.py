@@ -1,0 +1,357 @@
+"""Tasks of the guest that stand for processes of the host.
+
+A host process is (pid, start time). At first contact its parent's task runs kernel_clone for it and
+it runs execve, so both are traced; ancestors not seen before appear as already running. Each of its
+file operations runs the matching system call in guest code, as that task, on the vCPU that
+corresponds to the host CPU it last ran on; `answer` is asked where the guest's file operation would
+do its work. Everything here happens on the machine thread.
+
+A task at rest in user mode stays current on its vCPU until another wants it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
+from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.machine import Machine, Rest, Vcpu
+from emulated_kernel.procfs import HostProcess, read_process
+
+log = logging.getLogger(__name__)
+
+SLEEP = CONSTANTS["FOP_SLEEP"]
+SYSCALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+_EFLAGS_IF = 0x202
+_AT_FDCWD = 0xFFFFFFFFFFFFFF9C
+_EINTR = 4
+_TURNS = 64  # how often other tasks may come first before a vCPU counts as stuck
+_SLICE_S = 0.003
+
+Answer = Callable[[int], int]
+"""Asked at a file operation with its FOP_* number; the result goes to the guest as rax."""
+
+
+class TaskDied(EmulatedKernelError):
+    """The task ended inside the kernel: an oops, or a signal."""
+
+
+class Asleep(Exception):
+    """The system call sleeps in schedule(); run the same one again to go on with it."""
+
+
+@dataclass(slots=True)
+class Task:
+    """A guest task (`address` of its task_struct) and the host process it stands for."""
+
+    process: HostProcess
+    address: int
+    files: dict[int, int] = field(default_factory=dict)
+    asleep: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How a function that was run on demand ended: its rax, or what went wrong."""
+
+    value: int
+    failure: str = ""
+
+
+class Tasks:
+    """The guest's tasks that stand for host processes, and how to run code as one of them."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._memory = machine.memory
+        self._labels = machine.image.labels
+        self._tasks: dict[int, Task] = {}
+        self._open_files: dict[int, int] = {}  # handle of the host -> struct file
+        self._arguments = machine.alloc(64)
+        self.quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.acting: Vcpu = machine.cpus[0]
+        init = self._memory.u64(self._labels["init_process"])
+        self._init = Task(HostProcess(1, 0, 0, "init", 0), init)
+        self._tasks[1] = self._init
+
+    # --- finding and making tasks ----------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def find(self, pid: int) -> Task | None:
+        """The task that stands for a host pid, if there is one."""
+        return self._tasks.get(pid)
+
+    def comms(self) -> dict[int, str]:
+        """pid -> name of every mirrored task."""
+        return {pid: task.process.comm for pid, task in self._tasks.items()}
+
+    def task_of(self, process: HostProcess) -> Task:
+        """The task of a process: an old one, brought up to date, or a new one."""
+        task = self._tasks.get(process.pid)
+        if task is not None and process.pid != 1:
+            if task.process.start_time == process.start_time and self._is_alive(task):
+                return self._updated(task, process)
+            self.exit(task)
+        if process.pid == 1:
+            return self._init
+        parent = self._ancestor(process.ppid)
+        return self._updated(self._fork(parent, process), process)
+
+    def _updated(self, task: Task, process: HostProcess) -> Task:
+        if process.comm != task.process.comm:
+            self._exec(task, process.comm)
+        task.process = process
+        return task
+
+    def _ancestor(self, pid: int) -> Task:
+        """The task of an ancestor; one not seen before appears without a trace of its start."""
+        known = self._tasks.get(pid)
+        if known is not None and self._is_alive(known):
+            return known
+        process = read_process(pid) if pid > 1 else None
+        if process is None:
+            return self._init
+        parent = self._ancestor(process.ppid)
+        with self.quiet():
+            return self._updated(self._fork(parent, process), process)
+
+    def _is_alive(self, task: Task) -> bool:
+        return self._memory.u32(task.address + CONSTANTS["TASK_PID"]) == task.pid
+
+    def _fork(self, parent: Task, process: HostProcess) -> Task:
+        vcpu = self._vcpu_of(parent.process)
+        self._bring(vcpu, parent)
+        vcpu.set_word("HOST_ARG", process.pid)
+        pid = self._syscall_on(vcpu, parent, SYSCALLS["clone"], ())
+        if pid != process.pid:
+            raise EmulatedKernelError(f"clone for pid {process.pid}: {_signed(pid)}")
+        address = self._machine.call("find_task_by_vpid", pid, cpu=vcpu.number)
+        forked_from = HostProcess(
+            process.pid, process.start_time, process.ppid, parent.process.comm, process.cpu
+        )
+        task = Task(forked_from, address)
+        self._tasks[pid] = task
+        return task
+
+    def _exec(self, task: Task, comm: str) -> None:
+        name = comm.replace("/", "_").encode() or b"-"
+        path = b"/usr/bin/" + name
+        vcpu = self._vcpu_of(task.process)
+        self._bring(vcpu, task)
+        window, _ = self._machine.user_window(vcpu)
+        with self.quiet():
+            self._memory.write(window, name + b"\0")
+            self._machine.call("host_install_binary", window, cpu=vcpu.number)
+        self._memory.write(window, path + b"\0")
+        result = self._syscall_on(vcpu, task, SYSCALLS["execve"], (window, 0, 0))
+        if result:
+            log.debug("execve of %s: %d", comm, _signed(result))
+        raw = comm.encode()[:15]
+        self._memory.write(task.address + CONSTANTS["TASK_COMM"], raw.ljust(16, b"\0"))
+
+    def exit(self, task: Task, code: int = 0) -> None:
+        """The host process has ended: its task runs do_exit, its parent reaps it."""
+        if self._tasks.get(task.pid) is task:
+            del self._tasks[task.pid]
+        if not self._is_alive(task):
+            return
+        if task.asleep:
+            self.interrupt(task)
+        vcpu = self._vcpu_of(task.process)
+        parent = self._tasks.get(task.process.ppid, self._init)
+        try:
+            self._bring(vcpu, task)
+            self._enter(vcpu, SYSCALLS["exit_group"], (code,))
+            self._run_until_gone(vcpu, task)
+            if not parent.asleep:
+                self._bring(vcpu, parent)
+                self._syscall_on(vcpu, parent, SYSCALLS["wait4"], (task.pid, 0, 1, 0))
+        except (TaskDied, Asleep, GuestFault) as error:
+            log.debug("exit of %d: %s", task.pid, error)
+
+    # --- system calls ----------------------------------------------------------------------------
+
+    def syscall(
+        self, task: Task, name: str, arguments: tuple[int, ...], answer: Answer | None = None
+    ) -> int:
+        """Run a system call as `task` and return what it returned (negative: -errno).
+
+        Raises Asleep when it went to sleep, TaskDied when the task did not survive it.
+        """
+        vcpu = self._vcpu_of(task.process)
+        if task.asleep:
+            rest = self._bring(vcpu, task)
+        else:
+            self._bring(vcpu, task)
+            self._enter(vcpu, SYSCALLS[name], arguments)
+            rest = self._machine.run_slice(vcpu)
+        return self._finish(vcpu, task, rest, answer)
+
+    def _syscall_on(self, vcpu: Vcpu, task: Task, number: int, arguments: tuple[int, ...]) -> int:
+        self._enter(vcpu, number, arguments)
+        return self._finish(vcpu, task, self._machine.run_slice(vcpu), None)
+
+    def _enter(self, vcpu: Vcpu, number: int, arguments: tuple[int, ...]) -> None:
+        registers = dict(zip(SYSCALL_ARGUMENTS, arguments, strict=False))
+        vcpu.set(rax=number, rcx=self._labels["user_mode"], r11=_EFLAGS_IF, **registers)
+        vcpu.rip = self._labels["entry_SYSCALL_64"]
+
+    def _finish(self, vcpu: Vcpu, task: Task, rest: Rest, answer: Answer | None) -> int:
+        for _ in range(_TURNS):
+            if vcpu.current == task.address:
+                if rest is Rest.USER:
+                    task.asleep = False
+                    return _signed(self._memory.u64(task.address + CONSTANTS["TASK_RETVAL"]))
+                if rest is Rest.FILE_OP:
+                    rest = self._answer(vcpu, answer)
+                    continue
+            if rest is Rest.IDLE:
+                if not self._is_alive(task):
+                    self._tasks.pop(task.pid, None)
+                    raise TaskDied(f"task {task.pid} died in the kernel")
+                task.asleep = True
+                raise Asleep
+            rest = self._machine.park(vcpu)
+        raise EmulatedKernelError(f"CPU {vcpu.number} does not come back to task {task.pid}")
+
+    def _answer(self, vcpu: Vcpu, answer: Answer | None) -> Rest:
+        outer, self.acting = self.acting, vcpu
+        try:
+            value = answer(vcpu.get("rdi")[0]) if answer is not None else 0
+        finally:
+            self.acting = outer
+        vcpu.set(rax=value)
+        return self._machine.run_slice(vcpu)
+
+    def _run_until_gone(self, vcpu: Vcpu, task: Task) -> None:
+        rest = self._machine.run_slice(vcpu)
+        for _ in range(_TURNS):
+            if vcpu.current != task.address:
+                return
+            if rest is Rest.FILE_OP:
+                rest = self._answer(vcpu, None)
+            else:
+                rest = self._machine.park(vcpu)
+        raise EmulatedKernelError(f"task {task.pid} does not end")
+
+    def interrupt(self, task: Task) -> None:
+        """End a sleeping system call with EINTR."""
+        if not task.asleep:
+            return
+        vcpu = self._vcpu_of(task.process)
+        self._memory.set_u32(task.address + CONSTANTS["TASK_SIGPENDING"], 1)
+        try:
+            rest = self._bring(vcpu, task)
+            self._finish(vcpu, task, rest, lambda _: -_EINTR)
+        except (Asleep, TaskDied) as error:
+            log.debug("interrupting %d: %r", task.pid, error)
+        task.asleep = False
+
+    # --- bringing a task to a vCPU ---------------------------------------------------------------
+
+    def _vcpu_of(self, process: HostProcess) -> Vcpu:
+        return self._machine.cpus[process.cpu % self._machine.nr_cpus]
+
+    def _bring(self, vcpu: Vcpu, task: Task) -> Rest:
+        """Make `task` the current one of `vcpu`, by the guest's own scheduler."""
+        if vcpu.current == task.address and vcpu.rest is not Rest.IDLE:
+            return vcpu.rest
+        for other in self._machine.cpus:
+            if other is not vcpu and other.current == task.address:
+                self._machine.park(other)
+        if vcpu.rest in {Rest.USER, Rest.CALL}:
+            current = vcpu.current
+            self._memory.set_u32(current + CONSTANTS["TASK_STATE"], CONSTANTS["TASK_INTERRUPTIBLE"])
+            self._memory.set_u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"], 1)
+        elif vcpu.rest is not Rest.IDLE:
+            raise EmulatedKernelError(f"CPU {vcpu.number} is busy: {vcpu.rest}")
+        if not self._memory.u32(task.address + CONSTANTS["TASK_ON_RQ"]):
+            self._memory.set_u32(task.address + CONSTANTS["TASK_STATE"], CONSTANTS["TASK_RUNNING"])
+            waiting = vcpu.word("WAKE_LIST")
+            self._memory.set_u64(task.address + CONSTANTS["TASK_WAKE_NEXT"], waiting)
+            vcpu.set_word("WAKE_LIST", task.address)
+        rest = self._machine.interrupt(vcpu, "asm_sysvec_reschedule_ipi")
+        for _ in range(_TURNS):
+            if vcpu.current == task.address and rest is not Rest.IDLE:
+                return rest
+            if rest is Rest.IDLE:
+                break
+            rest = self._machine.park(vcpu)
+        raise EmulatedKernelError(f"task {task.pid} does not get CPU {vcpu.number}")
+
+    # --- functions on demand ---------------------------------------------------------------------
+
+    def call_slices(
+        self, task: Task, address: int, arguments: tuple[int, ...], count: int
+    ) -> Generator[None, None, CallResult]:
+        """Call a function `count` times as `task`, in slices of a few milliseconds.
+
+        For Machine.run_sliced. A fault or a function that does not return ends in the result's
+        `failure`; the task dies of it, as after an oops, and the machine goes on.
+        """
+        vcpu = self._vcpu_of(task.process)
+        done, chunk = 0, min(count, 64)
+        value = 0
+        while done < count:
+            self._bring(vcpu, task)
+            for index in range(6):
+                word = arguments[index] if index < len(arguments) else 0
+                self._memory.set_u64(self._arguments + 8 * index, word)
+            chunk = min(chunk, count - done)
+            started = time.perf_counter()
+            vcpu.set(r12=address, r13=self._arguments, r14=chunk)
+            faults_before = self._memory.u32(self._labels["oops_count"])
+            try:
+                rest = self._machine.run_slice(vcpu, self._labels["host_call"])
+                for _ in range(_TURNS):
+                    if vcpu.current == task.address and rest is Rest.CALL:
+                        break
+                    if vcpu.current == task.address and rest is Rest.FILE_OP:
+                        rest = self._answer(vcpu, None)
+                    elif rest is Rest.IDLE:
+                        return self._ended_badly(task, faults_before)
+                    else:
+                        rest = self._machine.park(vcpu)
+            except GuestTimeout as error:
+                self._kill_current(vcpu, task)
+                return CallResult(0, str(error))
+            value = vcpu.get("rax")[0]
+            done += chunk
+            elapsed = time.perf_counter() - started
+            chunk = max(1, min(chunk * 8, int(chunk * _SLICE_S / max(elapsed, 1e-6))))
+            if done < count:
+                yield
+        return CallResult(value)
+
+    def _ended_badly(self, task: Task, faults_before: int) -> CallResult:
+        if self._is_alive(task) and self._memory.u32(self._labels["oops_count"]) == faults_before:
+            task.asleep = True
+            self.interrupt(task)
+            return CallResult(0, "went to sleep; interrupted")
+        self._tasks.pop(task.pid, None)
+        return CallResult(0, "Oops: the task was killed")
+
+    def _kill_current(self, vcpu: Vcpu, task: Task) -> None:
+        """The current task hangs in the kernel: it dies where it is."""
+        stack = self._memory.u64(task.address + CONSTANTS["TASK_STACK"])
+        vcpu.set(rsp=stack + CONSTANTS["STACK_BYTES"] - 256, rdi=9, rbp=0)
+        self._tasks.pop(task.pid, None)
+        rest = self._machine.run_slice(vcpu, self._labels["host_kill_current"])
+        for _ in range(_TURNS):
+            if rest is Rest.IDLE:
+                return
+            rest = self._answer(vcpu, None) if rest is Rest.FILE_OP else self._machine.park(vcpu)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
