@@ -1,0 +1,211 @@
+"""The ring buffers of all CPUs of one trace array (struct trace_buffer).
+
+Guest code finds the buffer of its CPU through `table`, a word for each CPU. Everything here is
+called on the machine thread. What a reader is to look at leaves as copies (`Pages`), which any
+thread may decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
+from emulated_kernel.machine.clock import ClockWords
+from emulated_kernel.machine.memory import Memory
+from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
+from ftracefs.ring_buffer.pages import Pages
+from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
+
+_COMMIT_MASK = RB_MISSED_STORED - 1
+
+
+@dataclass(eq=False, slots=True)
+class Waiter:
+    """Somebody asleep until there is data on `cpu` (None: any), at least `full` percent of it."""
+
+    cpu: int | None
+    full: int
+    wake: Callable[[], None]
+
+
+class RingBuffer:
+    """`nr_cpus` buffers of `size` bytes, rounded up to whole pages.
+
+    `percpu` are the addresses of the CPUs' own pages, which every record touches. Raises ENOMEM.
+    """
+
+    def __init__(self, memory: Memory, percpu: Sequence[int], size: int) -> None:
+        self._memory = memory
+        self._waiters: list[Waiter] = []
+        self._record_disabled = 0
+        self._is_off = False
+        self.cpus: list[RingBufferPerCpu] = []
+        try:
+            for cpu, page in enumerate(percpu):
+                self.cpus.append(RingBufferPerCpu(memory, cpu, nr_pages_of(size), [page]))
+            self.table = memory.alloc(8 * len(percpu), 64)
+        except BaseException:
+            for cpu_buffer in self.cpus:
+                cpu_buffer.free()
+            raise
+        for cpu_buffer in self.cpus:
+            memory.set_u64(self.table + 8 * cpu_buffer.cpu, cpu_buffer.address)
+        self.set_overwrite(True)
+
+    def free(self) -> None:
+        """Give all memory back (ring_buffer_free)."""
+        for cpu_buffer in self.cpus:
+            cpu_buffer.free()
+        self._memory.free(self.table)
+
+    # --- recording or not ------------------------------------------------------------------------
+
+    def record_off(self) -> None:
+        """Record nothing (ring_buffer_record_off: the file tracing_on)."""
+        self._is_off = True
+        self._set_guard("RB_GUARD_OFF", True)
+
+    def record_on(self) -> None:
+        """Record again (ring_buffer_record_on)."""
+        self._is_off = False
+        self._set_guard("RB_GUARD_OFF", False)
+
+    def record_is_on(self) -> bool:
+        """Whether recording is possible (ring_buffer_record_is_on)."""
+        return not self._is_off and self._record_disabled == 0
+
+    def record_is_set_on(self) -> bool:
+        """Whether `record_on` came last, disabled or not (ring_buffer_record_is_set_on)."""
+        return not self._is_off
+
+    def record_disable(self) -> None:
+        """Record nothing until as many `record_enable` (ring_buffer_record_disable)."""
+        self._record_disabled += 1
+        self._set_guard("RB_GUARD_DISABLED", True)
+
+    def record_enable(self) -> None:
+        """Undo one `record_disable`."""
+        self._record_disabled -= 1
+        self._set_guard("RB_GUARD_DISABLED", self._record_disabled != 0)
+
+    def _set_guard(self, name: str, on: bool) -> None:
+        for cpu_buffer in self.cpus:
+            cpu_buffer.set_guard(CONSTANTS[name], on)
+
+    def set_clock(self, clock: ClockWords) -> None:
+        """Stamp records with `clock` from now on; every record so far goes."""
+        for cpu_buffer in self.cpus:
+            cpu_buffer.set_clock(clock)
+        self.reset()
+
+    def set_overwrite(self, overwrite: bool) -> None:
+        """What gives way when a buffer is full (ring_buffer_change_overwrite)."""
+        for cpu_buffer in self.cpus:
+            cpu_buffer.set_overwrite(overwrite)
+
+    # --- size, counts ----------------------------------------------------------------------------
+
+    def _chosen(self, cpu: int | None) -> Sequence[RingBufferPerCpu]:
+        return self.cpus if cpu is None else self.cpus[cpu : cpu + 1]
+
+    def resize(self, size: int, cpu: int | None = None) -> None:
+        """Give one CPU, or all, `size` bytes in whole pages. Raises ENOMEM, all sizes kept."""
+        chosen = self._chosen(cpu)
+        before = [cpu_buffer.nr_pages for cpu_buffer in chosen]
+        try:
+            for cpu_buffer in chosen:
+                cpu_buffer.resize(nr_pages_of(size))
+        except BaseException:
+            for cpu_buffer, nr_pages in zip(chosen, before, strict=True):
+                if cpu_buffer.nr_pages > nr_pages:
+                    cpu_buffer.resize(nr_pages)
+            raise
+
+    def size(self, cpu: int) -> int:
+        """Bytes of data that a CPU's ring holds (ring_buffer_size)."""
+        return self.cpus[cpu].size
+
+    def reset(self, cpu: int | None = None) -> None:
+        """Forget the records of one CPU or of all (ring_buffer_reset)."""
+        for cpu_buffer in self._chosen(cpu):
+            cpu_buffer.reset()
+
+    def entries(self, cpu: int | None = None) -> int:
+        """Records that readers would find (ring_buffer_entries)."""
+        return sum(cpu_buffer.entries() for cpu_buffer in self._chosen(cpu))
+
+    def overruns(self, cpu: int | None = None) -> int:
+        """Records overwritten unread (ring_buffer_overruns)."""
+        return sum(cpu_buffer.overrun() for cpu_buffer in self._chosen(cpu))
+
+    def is_empty(self, cpu: int | None = None) -> bool:
+        """Whether a reader would find nothing (ring_buffer_empty)."""
+        return all(cpu_buffer.entries() == 0 for cpu_buffer in self._chosen(cpu))
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def snapshot(self, cpu: int | None = None) -> Pages:
+        """Copies of everything unread, of one CPU or all; nothing is consumed."""
+        return self.copy([(c.cpu, c.unread()) for c in self._chosen(cpu)])
+
+    def copy(self, unread: Iterable[tuple[int, Unread]]) -> Pages:
+        """Copies of the pages listed for each CPU, in ascending order of CPUs."""
+        addresses: list[int] = []
+        first: list[tuple[int, int]] = []
+        last: list[tuple[int, int]] = []
+        cpus: list[int] = []
+        for cpu, part in unread:
+            if part.addresses:
+                first.append((len(addresses), part.read))
+                addresses += part.addresses
+                last.append((len(addresses) - 1, part.commit))
+                cpus += [cpu] * len(part.addresses)
+        where = (np.array(addresses, dtype=np.uint64) - np.uint64(PAGE_OFFSET)) // PAGE_SIZE
+        ram = self._memory.ram_array.view(np.uint32).reshape(-1, PAGE_SIZE // 4)
+        words = ram[where.astype(np.intp)]
+        commit = words[:, 2].astype(np.int64) & _COMMIT_MASK
+        read = np.zeros(len(addresses), dtype=np.int64)
+        for index, value in first:
+            read[index] = value
+        for index, value in last:
+            commit[index] = value
+        return Pages(words, commit, read, np.array(cpus, dtype=np.int64))
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def wait(self, wake: Callable[[], None], cpu: int | None = None, full: int = 0) -> Waiter:
+        """Call `wake` once there is something to read, then forget about it (ring_buffer_wait)."""
+        waiter = Waiter(cpu, full, wake)
+        self._waiters.append(waiter)
+        return waiter
+
+    def cancel(self, waiter: Waiter) -> None:
+        """Wait no longer; nothing happens if it has been woken already."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    def rb_wake_up_waiters(self) -> None:
+        """Wake who waits for what has come; run after every slice of guest code."""
+        if not self._waiters:
+            return
+        for waiter in [w for w in self._waiters if self._has_come(w)]:
+            self.cancel(waiter)
+            waiter.wake()
+
+    def wake_waiters(self) -> None:
+        """Wake everybody, data or not (ring_buffer_wake_waiters)."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.wake()
+
+    def _has_come(self, waiter: Waiter) -> bool:
+        if not waiter.full:
+            return not self.is_empty(waiter.cpu)
+        return any(
+            cpu_buffer.nr_dirty_pages() * 100 > waiter.full * cpu_buffer.nr_pages
+            for cpu_buffer in self._chosen(waiter.cpu)
+            if cpu_buffer.entries()
+        )

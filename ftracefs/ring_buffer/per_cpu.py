@@ -1,0 +1,423 @@
+"""One CPU's ring of pages, seen by its reader (struct ring_buffer_per_cpu).
+
+The writer is guest code (ftracefs/guest/ring_buffer.S) and stands still while a method here runs:
+all of them are called on the machine thread, between slices. So there are no locks, and what Linux
+does with flagged pointers is plain arithmetic.
+
+    ring    a table with a descriptor {address, records} for each page. HEAD is the oldest page,
+            INDEX the one being written; both count in bytes of the table.
+    reader  one page more, outside the ring. A reader exchanges it for the head page and reads that
+            at leisure. If the writer stands on the page taken, it goes on there and enters the ring
+            at HEAD later; INDEX then names a page other than PAGE, which is how the writer knows.
+
+A ring without records has END right behind the header of the first page, so that the first record
+takes the writer's rare path, which stamps the page.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import cast
+
+import numpy as np
+
+from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.machine.clock import ClockWords
+from emulated_kernel.machine.memory import Memory
+from ftracefs.errors import TracefsError
+from ftracefs.ring_buffer.layout import (
+    BUF_PAGE_HDR_SIZE,
+    BUF_PAGE_SIZE,
+    MIN_PAGES,
+    PAGE_SIZE,
+    RB_MISSED_EVENTS,
+    RB_MISSED_STORED,
+    RINGBUF_TYPE_PADDING,
+)
+from ftracefs.ring_buffer.pages import U64, Pages, decode
+
+_DESC_BYTES = CONSTANTS["RB_DESC_BYTES"]
+_COMMIT_MASK = RB_MISSED_STORED - 1
+_U64 = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class _Words:
+    """What the writer keeps in guest memory, in the order of the RB_ offsets."""
+
+    guard: int
+    overwrite: int
+    tail: int
+    end: int
+    stamp: int
+    events: int
+    clock_mult: int
+    clock_step: int
+    clock_ptr: int
+    clock_offset: int
+    page: int
+    table: int
+    index: int
+    pages_bytes: int
+    head: int
+    overrun: int
+    dropped: int
+    entries: int
+    entries_bytes: int
+    reader_events: int
+
+
+_LAYOUT = struct.Struct("<II18Q")
+_OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in (f.name for f in fields(_Words))}
+assert list(_OFFSETS.values()) == [0, 4, *range(8, _LAYOUT.size, 8)]
+
+
+def _colour(address: int) -> int:
+    """The entry of the soft TLB that accesses to this page go through."""
+    return address >> 12 & 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The counters of per_cpu/cpuN/stats."""
+
+    entries: int
+    overrun: int
+    commit_overrun: int
+    bytes: int
+    dropped_events: int
+    read_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Pages that hold something not consumed, oldest first; of the first, `read` bytes are.
+
+    `commit` is the data of the last one, which may be the page being written: the others say it
+    themselves. `lost` records were overwritten before the first.
+    """
+
+    addresses: list[int]
+    commit: int
+    read: int
+    lost: int
+
+
+class RingBufferPerCpu:
+    """The buffer of one CPU: `nr_pages` pages in the ring and one for the reader.
+
+    `avoid` are addresses whose soft-TLB entry no page shall share. Raises ENOMEM when the machine
+    has no room.
+    """
+
+    def __init__(self, memory: Memory, cpu: int, nr_pages: int, avoid: Iterable[int] = ()) -> None:
+        self.cpu = cpu
+        self.nr_pages = max(nr_pages, MIN_PAGES)
+        self.generation = 0  # of what the reader has been told: `consume` needs the same one
+        self._memory = memory
+        self._avoid = {_colour(address) for address in avoid}
+        try:
+            self.address = self._alloc_pages(1)[0]
+            self._avoid.add(_colour(self.address))
+            self._reader_page, *ring = self._alloc_pages(self.nr_pages + 1)
+            self._table = self._new_table(ring)
+        except MemoryError:
+            raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
+        self._control = memory.view(self.address, _LAYOUT.size)
+        self._set(table=self._table, pages_bytes=len(ring) * _DESC_BYTES)
+        self._record_disabled = 0
+        self._read = self._read_stamp = self._read_events = self._read_bytes = 0
+        self._last_overrun = self._lost_events = 0
+        self.reset()
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def _alloc_pages(self, count: int) -> list[int]:
+        """Pages with soft-TLB entries of their own; all or none."""
+        pages: list[int] = []
+        unwanted: list[int] = []
+        try:
+            while len(pages) < count:
+                page = self._memory.alloc(PAGE_SIZE)
+                (unwanted if _colour(page) in self._avoid else pages).append(page)
+        except MemoryError:
+            unwanted += pages
+            raise
+        finally:
+            for page in unwanted:
+                self._memory.free(page)
+        return pages
+
+    def _new_table(self, pages: list[int]) -> int:
+        table = self._memory.alloc(len(pages) * _DESC_BYTES)
+        self._descriptors(table, len(pages))[:, 0] = pages
+        return table
+
+    def _descriptors(self, table: int, count: int) -> U64:
+        """The table as an array with a row {address, records} for each page."""
+        array = self._memory.array(table, count * _DESC_BYTES, np.uint64)
+        return cast(U64, array.reshape(count, _DESC_BYTES // 8))
+
+    def free(self) -> None:
+        """Give all memory back (rb_free_cpu_buffer); nothing writes to it or reads it any more."""
+        ring = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()
+        owned = {*ring, self._reader_page, self._words().page, self._table, self.address}
+        for address in owned:
+            self._memory.free(address)
+
+    # --- the writer's words ----------------------------------------------------------------------
+
+    def _words(self) -> _Words:
+        return _Words(*_LAYOUT.unpack_from(self._control))
+
+    def _set(self, **words: int) -> None:
+        for name, value in words.items():
+            struct.pack_into("<Q", self._control, _OFFSETS[name], value & _U64)
+
+    def set_clock(self, clock: ClockWords) -> None:
+        """Stamp records with `clock` from now on. The caller resets the buffer."""
+        self._set(
+            clock_mult=clock.mult,
+            clock_step=clock.step,
+            clock_ptr=clock.pointer,
+            clock_offset=clock.offset,
+        )
+
+    def set_overwrite(self, overwrite: bool) -> None:
+        """When full, lose the oldest records, or else the newest."""
+        struct.pack_into("<I", self._control, _OFFSETS["overwrite"], overwrite)
+
+    def set_guard(self, bit: int, on: bool) -> None:
+        """Set or clear one reason (RB_GUARD_*) not to record here."""
+        guard = self._words().guard
+        struct.pack_into("<I", self._control, 0, guard | bit if on else guard & ~bit)
+
+    def record_disable(self) -> None:
+        """Record nothing until as many `record_enable` (ring_buffer_record_disable_cpu)."""
+        self._record_disabled += 1
+        self.set_guard(CONSTANTS["RB_GUARD_CPU_DISABLED"], True)
+
+    def record_enable(self) -> None:
+        """Undo one `record_disable`."""
+        self._record_disabled -= 1
+        self.set_guard(CONSTANTS["RB_GUARD_CPU_DISABLED"], self._record_disabled != 0)
+
+    # --- counts ----------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes of data that fit into the ring."""
+        return self.nr_pages * BUF_PAGE_SIZE
+
+    def entries(self) -> int:
+        """Records that a reader would find (ring_buffer_entries_cpu)."""
+        words = self._words()
+        return words.entries + words.events - words.overrun - self._read_events
+
+    def overrun(self) -> int:
+        """Records overwritten unread."""
+        return self._words().overrun
+
+    def stats(self) -> Stats:
+        """All counters at once."""
+        words = self._words()
+        return Stats(
+            entries=words.entries + words.events - words.overrun - self._read_events,
+            overrun=words.overrun,
+            commit_overrun=0,  # needs a writer that interrupts a writer
+            bytes=words.entries_bytes + self._current_commit(words) - self._read_bytes,
+            dropped_events=words.dropped,
+            read_events=self._read_events,
+        )
+
+    def oldest_event_ts(self) -> int:
+        """The stamp of the oldest page (ring_buffer_oldest_event_ts)."""
+        words = self._words()
+        on_reader_page = words.page == self._reader_page
+        oldest = self._reader_page if on_reader_page else self._memory.u64(self._table + words.head)
+        return self._memory.u64(oldest)
+
+    def nr_dirty_pages(self) -> int:
+        """Pages filled and not yet taken by a reader."""
+        words = self._words()
+        if words.page == self._reader_page:
+            return 0
+        return (words.index - words.head) % words.pages_bytes // _DESC_BYTES
+
+    @staticmethod
+    def _current_commit(words: _Words) -> int:
+        return words.tail - words.page - BUF_PAGE_HDR_SIZE
+
+    def _commit(self, page: int, words: _Words) -> int:
+        """Bytes of data on a page."""
+        if page == words.page:
+            return self._current_commit(words)
+        return self._memory.u64(page + 8) & _COMMIT_MASK
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def rb_get_reader_page(self) -> Unread | None:
+        """The reader's page if it holds more, else the next one; None when all is consumed."""
+        words = self._words()
+        commit = self._commit(self._reader_page, words)
+        if self._read >= commit:
+            entries = words.entries + words.events - words.overrun - self._read_events
+            if words.page == self._reader_page or entries == 0:
+                return None
+            self._swap_reader_page(words)
+            commit = self._commit(self._reader_page, words)
+        return Unread([self._reader_page], commit, self._read, self._lost_events)
+
+    def _swap_reader_page(self, words: _Words) -> None:
+        """Exchange the reader's page, wholly consumed, for the head page."""
+        descriptor = self._descriptors(self._table, self.nr_pages)[words.head // _DESC_BYTES]
+        taken = int(descriptor[0])
+        self._memory.set_u64(self._reader_page + 8, 0)
+        descriptor[:] = self._reader_page, 0
+        self._set(head=(words.head + _DESC_BYTES) % words.pages_bytes)
+        self._reader_page = taken
+        self._read = 0
+        self._read_stamp = self._memory.u64(taken)
+        if words.overrun != self._last_overrun:
+            self._lost_events = words.overrun - self._last_overrun
+            self._last_overrun = words.overrun
+        self.generation += 1
+
+    def writer_has_left(self) -> bool:
+        """Whether the writer is no longer on the reader's page: the ring holds more records."""
+        return self._words().page != self._reader_page
+
+    def consume(self, count: int, end: int, ts: int) -> None:
+        """Take `count` records off the reader's page; the last ends at `end` and bears `ts`."""
+        self._advance(count, end, ts)
+        commit = self._commit(self._reader_page, self._words())
+        if self._read < commit:
+            head = self._memory.u32(self._reader_page + BUF_PAGE_HDR_SIZE + self._read)
+            if head & 31 == RINGBUF_TYPE_PADDING:
+                self._advance(0, commit, ts)
+
+    def _advance(self, count: int, end: int, ts: int) -> None:
+        self._read_events += count
+        self._read_bytes += end - self._read
+        self._read = end
+        self._read_stamp = ts
+        self._lost_events = 0
+
+    def unread(self) -> Unread:
+        """Everything not consumed, as it stands, without taking a page."""
+        words = self._words()
+        reader_commit = self._commit(self._reader_page, words)
+        left = self._read < reader_commit
+        addresses = [self._reader_page] if left else []
+        last = reader_commit
+        if words.page != self._reader_page:
+            addresses += self._ring_pages(words)
+            last = self._current_commit(words)
+        return Unread(addresses, last, self._read if left else 0, 0)
+
+    def _ring_pages(self, words: _Words) -> list[int]:
+        """The pages of the ring from HEAD to the one being written."""
+        pages: list[int] = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()
+        head, index = words.head // _DESC_BYTES, words.index // _DESC_BYTES
+        if head <= index:
+            return pages[head : index + 1]
+        return pages[head:] + pages[: index + 1]
+
+    def read_page(self, length: int = BUF_PAGE_SIZE, full: bool = False) -> bytes | None:
+        """Consume a page the way trace_pipe_raw hands it out (ring_buffer_read_page).
+
+        At most `length` bytes of data. With `full`, only a page that the writer has left. Returns
+        a page of 4096 bytes, or None when there is nothing of that kind.
+        """
+        unread = self.rb_get_reader_page()
+        if unread is None:
+            return None
+        left = unread.commit - self._read
+        is_partial = self._read > 0 or length < left or not self.writer_has_left()
+        if is_partial and full and (not self._read or length < left or not self.writer_has_left()):
+            return None
+        raw = self._memory.read(self._reader_page, PAGE_SIZE)
+        words = np.frombuffer(raw, dtype=np.uint32).reshape(1, -1)
+        one = np.zeros(1, dtype=np.int64)
+        records = decode(Pages(words, one + unread.commit, one + self._read, one))
+        fitting = int(np.searchsorted(records.end, self._read + length, "right"))
+        if fitting == 0:
+            return None
+        stamp, start, end = self._read_stamp, self._read, int(records.end[fitting - 1])
+        # What is copied brings the padding along, a page handed out whole ends before it.
+        is_rest = fitting == len(records.end) and left <= length
+        data_end = unread.commit if is_rest and is_partial else end
+        data = raw[BUF_PAGE_HDR_SIZE + start : BUF_PAGE_HDR_SIZE + data_end]
+        self.consume(fitting, end, int(records.ts[fitting - 1]))
+        self.generation += 1
+        return _page_for_user(stamp, data, unread.lost)
+
+    # --- reset, resize, swap ---------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget every record and count (rb_reset_cpu)."""
+        first = int(self._descriptors(self._table, self.nr_pages)[0, 0])
+        self._memory.write(first, bytes(BUF_PAGE_HDR_SIZE))
+        self._memory.write(self._reader_page, bytes(BUF_PAGE_HDR_SIZE))
+        start = first + BUF_PAGE_HDR_SIZE
+        self._set(page=first, tail=start, end=start, stamp=0, events=0, index=0, head=0)
+        self._set(overrun=0, dropped=0, entries=0, entries_bytes=0, reader_events=0)
+        self._read = self._read_stamp = self._read_events = self._read_bytes = 0
+        self._last_overrun = self._lost_events = 0
+        self.generation += 1
+
+    def resize(self, nr_pages: int) -> None:
+        """Change the number of pages; records stay as far as they fit, newest first.
+
+        Raises ENOMEM and changes nothing when the machine has no room (ring_buffer_resize).
+        """
+        nr_pages = max(nr_pages, MIN_PAGES)
+        if nr_pages == self.nr_pages:
+            return
+        words = self._words()
+        head = words.head // _DESC_BYTES
+        ring: list[list[int]] = np.roll(
+            self._descriptors(self._table, self.nr_pages), -head, axis=0
+        ).tolist()
+        used = 0  # of the ring, from HEAD on; the writer stands on the last
+        if words.page != self._reader_page:
+            used = (words.index - words.head) % words.pages_bytes // _DESC_BYTES + 1
+        try:
+            fresh = self._alloc_pages(max(0, nr_pages - self.nr_pages))
+            table = self._memory.alloc(nr_pages * _DESC_BYTES)
+        except MemoryError:
+            raise TracefsError(errno.ENOMEM, f"no room for {nr_pages} pages") from None
+        excess = max(0, self.nr_pages - nr_pages)
+        removed_free = min(excess, len(ring) - used)
+        unused = ring[used : len(ring) - removed_free] + [[page, 0] for page in fresh]
+        oldest = ring[: excess - removed_free]
+        kept = ring[excess - removed_free : used]
+        overrun = sum(events for _, events in oldest)
+        overrun_bytes = sum(self._commit(page, words) for page, _ in oldest)
+        for page, _ in oldest + ring[len(ring) - removed_free :]:
+            self._memory.free(page)
+        self._descriptors(table, nr_pages)[:] = kept + unused
+        self._memory.free(self._table)
+        self._table, self.nr_pages = table, nr_pages
+        self._set(
+            table=table,
+            pages_bytes=nr_pages * _DESC_BYTES,
+            head=0,
+            index=(len(kept) - 1) % nr_pages * _DESC_BYTES,
+            overrun=words.overrun + overrun,
+            entries_bytes=words.entries_bytes - overrun_bytes,
+        )
+
+
+def _page_for_user(stamp: int, data: bytes, lost: int) -> bytes:
+    """A page as trace_pipe_raw gives it: lost records flagged, the rest zero."""
+    commit = len(data)
+    if lost:
+        if BUF_PAGE_SIZE - commit >= 8:
+            data += struct.pack("<Q", lost)
+            commit += RB_MISSED_STORED
+        commit -= RB_MISSED_EVENTS  # the flag is an int there, so its sign spreads over the word
+    return struct.pack("<QQ", stamp, commit & _U64) + data.ljust(BUF_PAGE_SIZE, b"\0")
