@@ -106,10 +106,12 @@ class Vcpu:
 
     def run(self, rip: int | None = None) -> Rest:
         """Run (from `rip`, or on from where it rests) to the next safepoint."""
-        self.rip = self.cpu.start(self.rip if rip is None else rip)
-        if self._faulted:
-            self._faulted = False
-            self.cpu.clear_exception_state()
+        try:
+            self.rip = self.cpu.start(self.rip if rip is None else rip)
+        finally:
+            if self._faulted:
+                self._faulted = False
+                self.cpu.clear_exception_state()
         rest = self.rests.get(self.rip)
         if rest is None:
             raise GuestFault(f"hlt at {self.rip - 1:#x}", vector=-1, rip=self.rip - 1)
