@@ -129,7 +129,7 @@ class Tasks:
         return self._memory.u32(task.address + CONSTANTS["TASK_PID"]) == task.pid
 
     def _fork(self, parent: Task, process: HostProcess) -> Task:
-        vcpu = self._vcpu_of(parent.process)
+        vcpu = self.vcpu_of(parent.process)
         self._bring(vcpu, parent)
         vcpu.set_word("HOST_ARG", process.pid)
         pid = self._syscall_on(vcpu, parent, SYSCALLS["clone"], ())
@@ -146,7 +146,7 @@ class Tasks:
     def _exec(self, task: Task, comm: str) -> None:
         name = comm.replace("/", "_").encode() or b"-"
         path = b"/usr/bin/" + name
-        vcpu = self._vcpu_of(task.process)
+        vcpu = self.vcpu_of(task.process)
         self._bring(vcpu, task)
         window, _ = self._machine.user_window(vcpu)
         with self.quiet():
@@ -167,7 +167,7 @@ class Tasks:
             return
         if task.asleep:
             self.interrupt(task)
-        vcpu = self._vcpu_of(task.process)
+        vcpu = self.vcpu_of(task.process)
         parent = self._tasks.get(task.process.ppid, self._init)
         try:
             self._bring(vcpu, task)
@@ -188,7 +188,7 @@ class Tasks:
 
         Raises Asleep when it went to sleep, TaskDied when the task did not survive it.
         """
-        vcpu = self._vcpu_of(task.process)
+        vcpu = self.vcpu_of(task.process)
         if task.asleep:
             rest = self._bring(vcpu, task)
         else:
@@ -203,6 +203,7 @@ class Tasks:
 
     def _enter(self, vcpu: Vcpu, number: int, arguments: tuple[int, ...]) -> None:
         registers = dict(zip(SYSCALL_ARGUMENTS, arguments, strict=False))
+        vcpu.entries += 1
         vcpu.set(rax=number, rcx=self._labels["user_mode"], r11=_EFLAGS_IF, **registers)
         vcpu.rip = self._labels["entry_SYSCALL_64"]
 
@@ -238,17 +239,15 @@ class Tasks:
         for _ in range(_TURNS):
             if vcpu.current != task.address:
                 return
-            if rest is Rest.FILE_OP:
-                rest = self._answer(vcpu, None)
-            else:
-                rest = self._machine.park(vcpu)
+            in_file_op = rest is Rest.FILE_OP
+            rest = self._answer(vcpu, None) if in_file_op else self._machine.park(vcpu)
         raise EmulatedKernelError(f"task {task.pid} does not end")
 
     def interrupt(self, task: Task) -> None:
         """End a sleeping system call with EINTR."""
         if not task.asleep:
             return
-        vcpu = self._vcpu_of(task.process)
+        vcpu = self.vcpu_of(task.process)
         self._memory.set_u32(task.address + CONSTANTS["TASK_SIGPENDING"], 1)
         try:
             rest = self._bring(vcpu, task)
@@ -259,7 +258,7 @@ class Tasks:
 
     # --- bringing a task to a vCPU ---------------------------------------------------------------
 
-    def _vcpu_of(self, process: HostProcess) -> Vcpu:
+    def vcpu_of(self, process: HostProcess) -> Vcpu:
         return self._machine.cpus[process.cpu % self._machine.nr_cpus]
 
     def _bring(self, vcpu: Vcpu, task: Task) -> Rest:
@@ -299,7 +298,7 @@ class Tasks:
         For Machine.run_sliced. A fault or a function that does not return ends in the result's
         `failure`; the task dies of it, as after an oops, and the machine goes on.
         """
-        vcpu = self._vcpu_of(task.process)
+        vcpu = self.vcpu_of(task.process)
         done, chunk = 0, min(count, 64)
         value = 0
         while done < count:

@@ -18,10 +18,22 @@ FUNC tick_sched_timer
     EPILOGUE
 ENDFUNC tick_sched_timer
 
+# Idle CPUs get fewer interrupts than HZ, so as many ticks are counted as time has passed.
 FUNC tick_do_update_jiffies64
     PROLOGUE
-    inc qword ptr [rip + jiffies_64]
+    call sched_clock
+    mov rcx, rax
+    sub rax, [rip + last_jiffies_update]
+    cmp rax, SCHED_TICK_NS
+    jb .Lout
+    xor edx, edx
+    mov r8d, SCHED_TICK_NS
+    div r8
+    add [rip + jiffies_64], rax
+    sub rcx, rdx
+    mov [rip + last_jiffies_update], rcx
     call update_wall_time
+.Lout:
     EPILOGUE
 ENDFUNC tick_do_update_jiffies64
 
@@ -58,3 +70,6 @@ ENDFUNC account_process_tick
 OBJECT jiffies_64
     .quad 0xfffedb08                    # INITIAL_JIFFIES: wraps five minutes after boot
 ENDOBJECT jiffies_64
+OBJECT last_jiffies_update              # sched_clock of the last tick that was counted
+    .quad 0
+ENDOBJECT last_jiffies_update

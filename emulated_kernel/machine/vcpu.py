@@ -54,6 +54,7 @@ class Vcpu:
         self.rest = Rest.RESET
         self.rip = 0
         self.hypercalls = 0
+        self.entries = 0  # system calls entered here, by whoever enters them
         self.in_bare_call = False
         self.hypercall: Callable[[Vcpu, int], None] | None = None
         self.int3: Callable[[Vcpu, int], bool] | None = None
