@@ -21,6 +21,7 @@ PACKAGES = ("ftracefs", "emulated_kernel")
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("emulated_kernel",),
     ("ftracefs", "ftracefs.errors"),
+    ("ftracefs.guest",),
     ("ftracefs.ftrace", "ftracefs.ring_buffer"),
     ("ftracefs.trace",),
     ("ftracefs.files",),
