@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import os
 import shutil
 import subprocess
@@ -13,21 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from ftracefs.mount import requirements
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 60
 
 
 def missing_for_fuse() -> str | None:
     """What this machine lacks for a FUSE mount, None when it can mount."""
-    try:
-        os.close(os.open("/dev/fuse", os.O_RDWR))
-    except OSError as failure:
-        return f"/dev/fuse cannot be opened: {failure.strerror}"
-    if ctypes.util.find_library("fuse") is None:
-        return "libfuse.so.2 is not installed (apt-get install libfuse2)"
-    if not (shutil.which("fusermount") or shutil.which("fusermount3")):
-        return "fusermount is not installed (apt-get install fuse3)"
-    return None
+    lacking = requirements.lacking(requirements.fuse_findings())
+    return "; ".join(f"{finding.name}: {finding.detail}" for finding in lacking) or None
 
 
 def require_fuse() -> None:
