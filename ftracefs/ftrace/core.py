@@ -1,0 +1,101 @@
+"""The ftrace core of one machine, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emulated_kernel.kallsyms import Kallsyms
+from emulated_kernel.machine import Machine
+from emulated_kernel.text_poke import TextPoke
+from ftracefs.ftrace import registration, show
+from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
+from ftracefs.ftrace.init import ftrace_init
+from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
+
+
+class Ftrace(FtraceState):
+    """ftrace on `machine`, whose kernel is `image` and has the engine's code `guest` loaded.
+
+    Made after boot's call sites are in RAM and before the kernel runs: it turns them into nops.
+    All methods are for the machine thread.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        image: TracedImage,
+        guest: GuestCode,
+        *,
+        kallsyms: Kallsyms | None = None,
+        text_poke: TextPoke | None = None,
+    ) -> None:
+        if kallsyms is None:
+            kallsyms = Kallsyms()
+            kallsyms.add("kernel", image.symbols)
+            kallsyms.add("ftracefs", guest.symbols)
+        if text_poke is None:
+            text_poke = TextPoke(machine, symbolize=kallsyms.sprint_symbol)
+        super().__init__(machine, kallsyms, text_poke, guest)
+        self._open_regexes: list[FtraceRegex] = []
+        ftrace_init(self, image)
+
+    # --- ops -------------------------------------------------------------------------------------
+
+    def new_ops(self, func: int, *, flags: int = 0, private: int = 0, name: str = "") -> FtraceOps:
+        """An op whose callback is the guest function at `func`; not registered yet."""
+        return FtraceOps(self.memory, func, flags=flags, private=private, name=name)
+
+    def register_ftrace_function(self, ops: FtraceOps) -> None:
+        """Have `ops` called (see registration.register_ftrace_function)."""
+        registration.register_ftrace_function(self, ops)
+
+    def unregister_ftrace_function(self, ops: FtraceOps) -> None:
+        """Have `ops` called no more."""
+        registration.unregister_ftrace_function(self, ops)
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def available_filter_functions(self) -> bytes:
+        """The text of available_filter_functions."""
+        return self.records.available_filter_functions
+
+    def enabled_functions(self) -> bytes:
+        """The text of enabled_functions."""
+        return show.enabled_functions(self)
+
+    def touched_functions(self) -> bytes:
+        """The text of touched_functions."""
+        return show.touched_functions(self)
+
+    def dyn_ftrace_total_info(self) -> bytes:
+        """The text of dyn_ftrace_total_info."""
+        return show.dyn_ftrace_total_info(self)
+
+    def open_regex(
+        self,
+        ops: FtraceOps,
+        *,
+        notrace: bool,
+        flags: int,
+        commands: dict[bytes, FtraceFuncCommand] | None = None,
+        probes: Callable[[], bytes] = bytes,
+    ) -> FtraceRegex:
+        """Open set_ftrace_filter or set_ftrace_notrace of `ops` with open(2)'s `flags`."""
+        self.settle_truncations()
+        regex = FtraceRegex(
+            self,
+            ops,
+            notrace=notrace,
+            flags=flags,
+            commands=commands,
+            probes=probes,
+            on_release=self._open_regexes.remove,
+        )
+        self._open_regexes.append(regex)
+        return regex
+
+    def settle_truncations(self) -> None:
+        """Make the truncations that closed files still owe, before another file is opened."""
+        for regex in self._open_regexes:
+            regex.settle()

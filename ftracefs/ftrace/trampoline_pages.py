@@ -1,0 +1,33 @@
+"""Where trampolines stand: pages of the module area, a page each as alloc_tramp gives them."""
+
+from __future__ import annotations
+
+from emulated_kernel.asm_offsets import MODULES_VADDR
+
+PAGE_SIZE = 4096
+AREA_START = MODULES_VADDR + (8 << 20)
+AREA_END = MODULES_VADDR + (16 << 20)
+
+
+class TrampolinePages:
+    """Hands out pages between `start` and `end`, within reach of a call from kernel text."""
+
+    def __init__(self, start: int = AREA_START, end: int = AREA_END) -> None:
+        self._next = start
+        self._end = end
+        self._free: list[int] = []
+
+    def alloc_tramp(self, size: int) -> int:
+        """A page for a trampoline of `size` bytes; MemoryError when there is none."""
+        if size > PAGE_SIZE:
+            raise MemoryError(f"a trampoline of {size} bytes")
+        if self._free:
+            return self._free.pop()
+        if self._next + PAGE_SIZE > self._end:
+            raise MemoryError("no room for another trampoline")
+        self._next += PAGE_SIZE
+        return self._next - PAGE_SIZE
+
+    def tramp_free(self, address: int) -> None:
+        """Give a page back."""
+        self._free.append(address)

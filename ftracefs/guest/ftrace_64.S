@@ -1,0 +1,195 @@
+# Trampolines: from a call site in the traced function to an op's callback and back
+# (arch/x86/kernel/ftrace_64.S).
+#
+# A trampoline is entered by the 5-byte call at a function's entry:
+#
+#     rsp + 8     return address into the caller of the traced function
+#     rsp         return address into the traced function, behind the call site
+#
+# and hands to its callback: rdi the call site, rsi the address the traced function returns to, rdx
+# the op, rcx a pt_regs frame. Callbacks keep rdi rsi rdx rcx rbx rbp r12-r15 and may use rax r8-r11.
+# rbp is still the caller's frame, so that a callback walks the stack from the caller on.
+#
+# ftrace_caller and ftrace_regs_caller serve every op that shares a function with another one. For an
+# op that is alone on its functions create_trampoline copies them up to ..._end, with the op pointer
+# behind the copy. What is patched in a copy, and later in live text, has a label: ..._op_ptr is the
+# load of the op, ftrace_call and ftrace_regs_call the call of the callback.
+
+# \added: bytes pushed between the return address and the frame.
+.macro SAVE_MCOUNT_REGS added
+    sub rsp, FRAME_BYTES
+    mov [rsp + PT_RAX], rax
+    mov [rsp + PT_RCX], rcx
+    mov [rsp + PT_RDX], rdx
+    mov [rsp + PT_RSI], rsi
+    mov [rsp + PT_RDI], rdi
+    mov [rsp + PT_R8], r8
+    mov [rsp + PT_R9], r9
+    mov rsi, [rsp + FRAME_BYTES + \added + 8]
+    mov rdi, [rsp + FRAME_BYTES + \added]
+    mov [rsp + PT_RIP], rdi
+    sub rdi, MCOUNT_INSN_SIZE
+.endm
+
+# \keep: bytes of the frame's end that stay on the stack.
+.macro RESTORE_MCOUNT_REGS keep
+    mov r9, [rsp + PT_R9]
+    mov r8, [rsp + PT_R8]
+    mov rdi, [rsp + PT_RDI]
+    mov rsi, [rsp + PT_RSI]
+    mov rdx, [rsp + PT_RDX]
+    mov rcx, [rsp + PT_RCX]
+    mov rax, [rsp + PT_RAX]
+    add rsp, FRAME_BYTES - \keep
+.endm
+
+MCOUNT_INSN_SIZE = 5
+
+.balign 128, 0xcc
+FUNC_NOTRACE ftrace_caller
+    SAVE_MCOUNT_REGS 0
+    lea rax, [rsp + FRAME_BYTES + 8]
+    mov [rsp + PT_RSP], rax                 # where the caller's return address is kept
+ftrace_caller_op_ptr:
+    mov rdx, [rip + function_trace_op]
+    mov qword ptr [rsp + PT_CS], 0          # tells this frame from a full pt_regs
+    mov rcx, rsp
+ftrace_call:
+    call ftrace_stub
+    mov rax, [rsp + PT_RIP]                 # the callback may send it elsewhere
+    mov [rsp + FRAME_BYTES], rax
+    RESTORE_MCOUNT_REGS 0
+    LEAVE_TRAMPOLINE
+ftrace_caller_end:
+    ret
+ENDFUNC ftrace_caller
+
+.balign 128, 0xcc
+FUNC_NOTRACE ftrace_regs_caller
+    pushfq
+    SAVE_MCOUNT_REGS 8
+    mov qword ptr [rsp + PT_ORIG_RAX], 0    # a direct call's target, if the callback puts one there
+ftrace_regs_caller_op_ptr:
+    mov rdx, [rip + function_trace_op]
+    mov [rsp + PT_R15], r15
+    mov [rsp + PT_R14], r14
+    mov [rsp + PT_R13], r13
+    mov [rsp + PT_R12], r12
+    mov [rsp + PT_R11], r11
+    mov [rsp + PT_R10], r10
+    mov [rsp + PT_RBX], rbx
+    mov [rsp + PT_RBP], rbp
+    mov rcx, [rsp + FRAME_BYTES]
+    mov [rsp + PT_EFLAGS], rcx
+    mov qword ptr [rsp + PT_SS], KERNEL_DS
+    mov qword ptr [rsp + PT_CS], KERNEL_CS
+    lea rcx, [rsp + FRAME_BYTES + 16]
+    mov [rsp + PT_RSP], rcx
+    mov rcx, rsp
+ftrace_regs_call:
+    call ftrace_stub
+    mov rax, [rsp + PT_EFLAGS]
+    mov [rsp + FRAME_BYTES], rax
+    mov rax, [rsp + PT_RIP]
+    mov [rsp + FRAME_BYTES + 8], rax
+    mov r15, [rsp + PT_R15]
+    mov r14, [rsp + PT_R14]
+    mov r13, [rsp + PT_R13]
+    mov r12, [rsp + PT_R12]
+    mov r10, [rsp + PT_R10]
+    mov rbp, [rsp + PT_RBP]
+    mov rbx, [rsp + PT_RBX]
+    mov rax, [rsp + PT_ORIG_RAX]
+    mov [rsp + PT_SS], rax                  # the frame's last word: out of the way of the restore
+    test rax, rax
+ftrace_regs_caller_jmp:
+    jne .Ldirect                            # two nop bytes in a copy: an op of its own is no direct call
+    RESTORE_MCOUNT_REGS 0
+    LEAVE_REGS_TRAMPOLINE
+    popfq
+ftrace_regs_caller_end:
+    ret
+.Ldirect:
+    # The target takes the place of the flags on the stack, the flags that of the frame's last word:
+    #     target | return into the traced function | return into its caller
+    mov rdi, [rsp + FRAME_BYTES]
+    mov [rsp + PT_SS], rdi
+    mov [rsp + FRAME_BYTES], rax
+    RESTORE_MCOUNT_REGS 8
+    LEAVE_REGS_TRAMPOLINE
+    popfq
+    call .Lrebalance                        # a call for the return below, which had none
+    int3
+.Lrebalance:
+    lea rsp, [rsp + 8]                      # not add: the flags are restored already
+    ret
+ENDFUNC ftrace_regs_caller
+
+FUNC_NOTRACE ftrace_stub
+    ret
+ENDFUNC ftrace_stub
+
+# Calls every registered op whose hashes let the site through. Linux's name for it in kallsyms.
+.balign 128, 0xcc
+FUNC_NOTRACE arch_ftrace_ops_list_func
+ftrace_ops_list_func:
+    push r12
+    inc byte ptr gs:[PREEMPT_DEPTH]
+    mov r12, [rip + ftrace_ops_list]
+.Lnext:
+    lea rax, [rip + ftrace_list_end]
+    mov rdx, r12
+    cmp r12, rax
+    je .Lend
+    mov r12, [r12 + OP_NEXT]
+    mov r8, [rdx + OP_FILTER_TABLE]
+    test r8, r8
+    je .Lnotrace                            # an empty filter lets everything through
+    mov eax, edi
+    shr eax, 4
+.Lfilter_probe:
+    and eax, [rdx + OP_FILTER_MASK]
+    mov r9, [r8 + rax*8]
+    cmp r9, rdi
+    je .Lnotrace
+    inc eax
+    test r9, r9
+    jne .Lfilter_probe
+    jmp .Lnext
+.Lnotrace:
+    mov r8, [rdx + OP_NOTRACE_TABLE]
+    test r8, r8
+    jne .Lnotrace_search
+.Lcall:
+    call [rdx + OP_FUNC]
+    jmp .Lnext
+.Lnotrace_search:
+    mov eax, edi
+    shr eax, 4
+.Lnotrace_probe:
+    and eax, [rdx + OP_NOTRACE_MASK]
+    mov r9, [r8 + rax*8]
+    cmp r9, rdi
+    je .Lnext
+    inc eax
+    test r9, r9
+    jne .Lnotrace_probe
+    jmp .Lcall
+.Lend:
+    dec byte ptr gs:[PREEMPT_DEPTH]
+    pop r12
+    ret
+ENDFUNC arch_ftrace_ops_list_func
+
+.data
+.balign 64
+OBJECT ftrace_list_end                      # struct ftrace_ops: ends ftrace_ops_list
+    .quad ftrace_stub
+    .zero OP_SIZE - 8
+ENDOBJECT ftrace_list_end
+OBJECT ftrace_ops_list                      # the op registered last; the others follow by OP_NEXT
+    .quad ftrace_list_end
+ENDOBJECT ftrace_ops_list
+OBJECT function_trace_op                    # what the uncopied trampolines give as the op
+    .quad ftrace_list_end
+ENDOBJECT function_trace_op
