@@ -64,7 +64,7 @@ FUNC_NOTRACE rb_move_tail
     cmp eax, RB_EVNT_HDR_SIZE
     je .Lnull
     sub eax, RB_EVNT_HDR_SIZE
-    mov dword ptr [r10], 1 << 5 | RINGBUF_TYPE_PADDING
+    mov dword ptr [r10], (1 << 5) | RINGBUF_TYPE_PADDING
     mov [r10 + 4], eax
     mov rax, [r9 + RB_END]
     mov [r9 + RB_TAIL], rax
