@@ -51,7 +51,10 @@ DATA_PHYS, DATA_LIMIT = 32 * MIB, 8 * MIB
 MODULES_PHYS, MODULES_LIMIT = 48 * MIB, 16 * MIB
 MODULES_DATA_PHYS, MODULES_DATA_LIMIT = 64 * MIB, 8 * MIB
 GUEST_PHYS, GUEST_LIMIT = 72 * MIB, 56 * MIB  # what the guest's own page allocator owns
-HEAP_PHYS, HEAP_LIMIT = 128 * MIB, RAM_BYTES - 128 * MIB  # what the host hands out
+# What the host hands out. Two pages with equal address bits 12..19 share an entry of Unicorn's soft
+# TLB; the heap's first pages are the per-CPU ones, which all code touches, so they keep clear of the
+# lowest entries, where text and trampolines begin.
+HEAP_PHYS, HEAP_LIMIT = 128 * MIB + 0xE0000, RAM_BYTES - 128 * MIB - 0xE0000
 
 _PRESENT, _WRITE, _ACCESSED, _DIRTY, _LARGE, _NX = 1, 2, 0x20, 0x40, 0x80, 1 << 63
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from emulated_kernel.asm_offsets import MODULES_VADDR
 
 PAGE_SIZE = 4096
-AREA_START = MODULES_VADDR + (8 << 20)
-AREA_END = MODULES_VADDR + (16 << 20)
+# Behind the engine's own code. A trampoline reads its op pointer from its own page, so that page's
+# entry in Unicorn's soft TLB (address bits 12..19) is to be one that no hot data uses.
+AREA_START = MODULES_VADDR + 0x280000
+AREA_END = MODULES_VADDR + 0x800000  # where module text begins
 
 
 class TrampolinePages:
