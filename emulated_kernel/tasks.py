@@ -77,6 +77,7 @@ class Tasks:
         self._open_files: dict[int, int] = {}  # handle of the host -> struct file
         self._arguments = machine.alloc(64)
         self.quiet: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.on_new_task: Callable[[Task], None] = lambda task: None
         self.acting: Vcpu = machine.cpus[0]
         init = self._memory.u64(self._labels["init_process"])
         self._init = Task(HostProcess(1, 0, 0, "init", 0), init)
@@ -141,6 +142,7 @@ class Tasks:
         )
         task = Task(forked_from, address)
         self._tasks[pid] = task
+        self.on_new_task(task)
         return task
 
     def _exec(self, task: Task, comm: str) -> None:

@@ -1,0 +1,209 @@
+"""What happens to processes of the host, followed by their tasks in the guest.
+
+The end of a mirrored process is told by a pidfd, which needs no privilege. Forks, execs and changed
+names of other processes come from the proc connector (netlink), which only root in the
+host's own network namespace can have; without it only callers are mirrored. The rate at which
+its events are acted on is bounded, and what was dropped is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.machine import Machine
+from emulated_kernel.procfs import read_process
+from emulated_kernel.tasks import Task, Tasks
+
+log = logging.getLogger(__name__)
+
+EVENTS_PER_SECOND = 200
+
+# include/uapi/linux/cn_proc.h, connector.h, netlink.h
+_NETLINK_CONNECTOR = 11
+_CN_IDX_PROC = _CN_VAL_PROC = 1
+_PROC_CN_MCAST_LISTEN = 1
+_NLMSG_DONE = 3
+_PROC_EVENT_FORK, _PROC_EVENT_EXEC, _PROC_EVENT_COMM = 0x1, 0x2, 0x200
+_NLMSGHDR = struct.Struct("=IHHII")
+_CN_MSG = struct.Struct("=IIIIHH")
+_PROC_EVENT = struct.Struct("=IIQ")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcEvent:
+    """An event of the connector: `what` is a PROC_EVENT_* value, `parent` is for forks."""
+
+    what: int
+    pid: int
+    parent: int = 0
+
+
+def parse_events(datagram: bytes) -> Iterator[ProcEvent]:
+    """The fork, exec and comm events of processes (not of threads) in one netlink datagram."""
+    offset = 0
+    while offset + _NLMSGHDR.size <= len(datagram):
+        length = _NLMSGHDR.unpack_from(datagram, offset)[0]
+        at = offset + _NLMSGHDR.size + _CN_MSG.size
+        if length < _NLMSGHDR.size or at + _PROC_EVENT.size > len(datagram):
+            return
+        what = _PROC_EVENT.unpack_from(datagram, at)[0]
+        at += _PROC_EVENT.size
+        if what == _PROC_EVENT_FORK:
+            _, parent_tgid, child, child_tgid = struct.unpack_from("=4I", datagram, at)
+            if child == child_tgid:
+                yield ProcEvent(what, child, parent_tgid)
+        elif what in {_PROC_EVENT_EXEC, _PROC_EVENT_COMM}:
+            pid, tgid = struct.unpack_from("=2I", datagram, at)
+            if pid == tgid:
+                yield ProcEvent(what, pid)
+        offset += -(-length // 4) * 4
+
+
+def open_connector() -> socket.socket | None:
+    """A socket that gives the host's process events, or None where that is not allowed."""
+    try:
+        connector = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_CONNECTOR)
+    except OSError:
+        return None
+    try:
+        connector.bind((0, _CN_IDX_PROC))
+        payload = struct.pack("=I", _PROC_CN_MCAST_LISTEN)
+        message = _CN_MSG.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(payload), 0) + payload
+        header = _NLMSGHDR.pack(_NLMSGHDR.size + len(message), _NLMSG_DONE, 0, 0, 0)
+        connector.send(header + message)
+        connector.setblocking(False)
+    except OSError:
+        connector.close()
+        return None
+    return connector
+
+
+class HostEvents:
+    """A thread that keeps the guest's tasks in step with the host's processes.
+
+    `dropped` counts events of the connector that came faster than they are acted on.
+    """
+
+    def __init__(self, machine: Machine, tasks: Tasks, *, all_processes: bool = True) -> None:
+        self._machine = machine
+        self._tasks = tasks
+        self._connector = open_connector() if all_processes else None
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        if self._connector is not None:
+            self._selector.register(self._connector, selectors.EVENT_READ)
+        self._new: list[Task] = []
+        self._closing = False
+        self._allowance = float(EVENTS_PER_SECOND)
+        self._allowance_at = time.monotonic()
+        self.dropped = 0
+        tasks.on_new_task = self._watch
+        self._thread = threading.Thread(target=self._main, name="host-events", daemon=True)
+        self._thread.start()
+
+    @property
+    def follows_all_processes(self) -> bool:
+        """Whether the connector could be had."""
+        return self._connector is not None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing = True
+        self._poke()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Task):
+                os.close(key.fd)
+        self._selector.close()
+        if self._connector is not None:
+            self._connector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _poke(self) -> None:
+        try:
+            os.write(self._wake_write, b"!")
+        except BlockingIOError:
+            pass  # it is awake already
+
+    def _watch(self, task: Task) -> None:
+        """Called on the machine thread for each new task."""
+        self._new.append(task)
+        self._poke()
+
+    def _main(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select():
+                try:
+                    self._handle(key)
+                except EmulatedKernelError:
+                    if not self._closing:
+                        log.exception("a process event was lost")
+
+    def _handle(self, key: selectors.SelectorKey) -> None:
+        if key.fd == self._wake_read:
+            os.read(self._wake_read, 4096)
+            while self._new:
+                self._watch_end(self._new.pop())
+        elif isinstance(key.data, Task):
+            self._selector.unregister(key.fd)
+            os.close(key.fd)
+            task = key.data
+            self._machine.run(lambda: self._tasks.exit(task))
+        elif self._connector is not None:
+            self._drain(self._connector)
+
+    def _watch_end(self, task: Task) -> None:
+        try:
+            pidfd = os.pidfd_open(task.pid)
+        except OSError:  # it has ended already
+            self._machine.run(lambda: self._tasks.exit(task))
+            return
+        self._selector.register(pidfd, selectors.EVENT_READ, task)
+
+    def _drain(self, connector: socket.socket) -> None:
+        events: list[ProcEvent] = []
+        while True:
+            try:
+                datagram = connector.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:  # ENOBUFS: the kernel dropped some
+                self.dropped += 1
+                break
+            events += parse_events(datagram)
+        allowed = self._take(len(events))
+        self.dropped += len(events) - allowed
+        if allowed:
+            self._machine.run(lambda: self._follow(events[:allowed]))
+
+    def _take(self, wanted: int) -> int:
+        """How many of `wanted` events the rate allows now."""
+        now = time.monotonic()
+        earned = (now - self._allowance_at) * EVENTS_PER_SECOND
+        self._allowance = min(float(EVENTS_PER_SECOND), self._allowance + earned)
+        self._allowance_at = now
+        allowed = min(wanted, int(self._allowance))
+        self._allowance -= allowed
+        return allowed
+
+    def _follow(self, events: list[ProcEvent]) -> None:
+        for event in events:
+            known = self._tasks.find(event.pid)
+            if event.what == _PROC_EVENT_FORK and self._tasks.find(event.parent) is None:
+                continue  # its first file operation would bring it, if there ever is one
+            if event.what != _PROC_EVENT_FORK and known is None:
+                continue
+            process = read_process(event.pid)
+            if process is not None:
+                self._tasks.task_of(process)
