@@ -414,7 +414,6 @@ FUNC tasklet_kill
     jae .Lmine
     call __cond_resched
     pause
-    hlt
     jmp .Lwait
 .Lmine:
     lock btr qword ptr [rbx+TASKLET_STATE], TASKLET_STATE_SCHED

@@ -1,19 +1,13 @@
 # Spin locks and reader/writer spin locks: kernel/locking/spinlock.c, qspinlock.c, qrwlock.c.
-# A lock word is 0 or 1; contenders spin with a halt in the loop, as a paravirtual lock does, so that
-# the vCPU which holds the lock gets to run. Left out: the queue of waiters and its fairness.
+# A lock word is 0 or 1. Left out: the queue of waiters and its fairness; a vCPU is only ever left at a
+# safepoint, and none lies under a spin lock, so contention means a deadlock that the watchdog ends.
 
 .text
-
-# Put after a failed attempt: lets other vCPUs go on.
-.macro SPIN_WAIT
-    pause
-    hlt
-.endm
 
 FUNC native_queued_spin_lock_slowpath
     PROLOGUE
 .Lspin:
-    SPIN_WAIT
+    pause
     cmp dword ptr [rdi], 0
     jne .Lspin
     xor eax, eax
@@ -159,7 +153,7 @@ ENDFUNC _raw_spin_trylock_bh
 FUNC queued_read_lock_slowpath
     PROLOGUE
 .Lwait:
-    SPIN_WAIT
+    pause
     test dword ptr [rdi], RWLOCK_WRITER_MASK
     jne .Lwait
     EPILOGUE
@@ -168,7 +162,7 @@ ENDFUNC queued_read_lock_slowpath
 FUNC queued_write_lock_slowpath
     PROLOGUE
 .Lwait:
-    SPIN_WAIT
+    pause
     cmp dword ptr [rdi], 0
     jne .Lwait
     xor eax, eax
