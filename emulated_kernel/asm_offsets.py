@@ -70,6 +70,7 @@ _layout(
         "CLOCK_OFFSET": 8,
         "TICKS": 8,
         "IRQ_COUNT": 8,
+        "SWITCH_COUNT": 8,  # switches so far; the last ones' next tasks are in SWITCH_RING
     },
 )
 _define(
@@ -94,6 +95,7 @@ _layout(
     },
     start=0x200,
 )
+_define(SWITCH_RING=0xE00, SWITCH_RING_ENTRIES=32)
 # Per-CPU room of the subsystems; each defines its own words there.
 _define(PERCPU_NET=0x300, PERCPU_MM=0x400, PERCPU_FS=0x500, PERCPU_TIME=0x600, PERCPU_MISC=0x700)
 
