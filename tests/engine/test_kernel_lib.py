@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from support.guest import U64, Guest
 
 CALLBACKS = """
@@ -85,7 +84,7 @@ def callbacks(shared: tuple[Guest, dict[str, int]]) -> dict[str, int]:
     return shared[1]
 
 
-# --- strings -----------------------------------------------------------------------------------------
+# --- strings --------------------------------------------------------------------------------------
 
 
 @examples
@@ -217,7 +216,7 @@ def test_tokens_and_white_space(guest: Guest) -> None:
     assert guest.memory.cstring(path) == b"a!b!c"
 
 
-# --- sorting -----------------------------------------------------------------------------------------
+# --- sorting --------------------------------------------------------------------------------------
 
 
 @examples
@@ -262,7 +261,7 @@ def test_list_sort_is_stable(guest: Guest, callbacks: dict[str, int], keys: list
     assert backwards == [head, *reversed(expected[1:])]
 
 
-# --- checksums and hashes ----------------------------------------------------------------------------
+# --- checksums and hashes -------------------------------------------------------------------------
 
 
 def _crc16(crc: int, data: bytes) -> int:
@@ -333,7 +332,7 @@ def test_jhash_known_values(guest: Guest) -> None:
     )
 
 
-# --- numbers -----------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 @examples
@@ -460,7 +459,7 @@ def test_other_number_readers(guest: Guest) -> None:
     assert guest.call_int("kstrtobool", guest.text(b"maybe"), answer) == -22
 
 
-# --- bit maps ----------------------------------------------------------------------------------------
+# --- bit maps -------------------------------------------------------------------------------------
 
 
 def _map(guest: Guest, value: int) -> int:
@@ -529,7 +528,7 @@ def test_runs_of_bits(guest: Guest, value: int, start: int, count: int) -> None:
     assert found == fits[0] if fits else found + count + 1 > 256
 
 
-# --- trees and lists ---------------------------------------------------------------------------------
+# --- trees and lists ------------------------------------------------------------------------------
 
 
 def _check_tree(guest: Guest, root: int) -> list[int]:
@@ -622,7 +621,7 @@ def test_llist_gives_back_in_order(guest: Guest) -> None:
     assert walked == nodes[:3]
 
 
-# --- formatting --------------------------------------------------------------------------------------
+# --- formatting -----------------------------------------------------------------------------------
 
 
 def _format(flags: str, width: int, precision: int | None, kind: str, value: int) -> str:

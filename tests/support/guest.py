@@ -16,7 +16,7 @@ _SCRATCH_DATA = MODULES_DATA + 0x700000
 
 
 class Guest:
-    """Calls into a machine: addresses are plain integers, results unsigned unless asked otherwise."""
+    """Calls into a machine. Addresses are plain integers, results unsigned unless asked otherwise."""
 
     def __init__(self, *, cpus: int = 2, boot: bool = False) -> None:
         self.image = builtin.load_builtin()
