@@ -1,7 +1,7 @@
 """Symbols by address and by name (kernel/kallsyms.c).
 
 As in Linux a symbol reaches up to the next one of its section, padding included; of several symbols
-at one address the first given answers. Symbols come and go in groups: the kernel, the engine's own
+at one address the first given answers, one with a size before a bare label. Symbols come and go in groups: the kernel, the engine's own
 code, each module.
 """
 
@@ -61,7 +61,8 @@ def _entries(module: str | None, symbols: Iterable[Symbol]) -> list[_Entry]:
         by_section.setdefault(symbol.section, []).append(symbol)
     entries: list[_Entry] = []
     for members in by_section.values():
-        members.sort(key=lambda s: s.address)  # stable: aliases stay in the order given
+        # A label without a size (an alias, an entry in the middle) comes after a function.
+        members.sort(key=lambda s: (s.address, s.size == 0))
         end = max(s.address + s.size for s in members)
         following = end
         for symbol in reversed(members):

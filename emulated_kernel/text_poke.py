@@ -154,7 +154,7 @@ class TextPoke:
         if len(sites):
             self._begin(len(sites))
             self._write("early", sites, new)
-            self._flush(sites, new.shape[1])
+            self._flush(np.sort(sites), new.shape[1])
 
     def text_poke_copy(self, address: int, code: bytes) -> None:
         """Put new code where none is running."""
@@ -227,13 +227,13 @@ class TextPoke:
         self.between_phases()
 
     def _flush(self, sites: Addresses, size: int) -> None:
+        """Drop what the vCPUs translated of `sites`, which ascend."""
         if len(sites) <= _FLUSH_SINGLY:
             for site in sites.tolist():
                 self._machine.flush_text(site, site + size)
             return
-        ordered = np.sort(sites)
-        cuts = np.flatnonzero(np.diff(ordered) > np.uint64(_REGION_GAP)) + 1
-        for part in np.split(ordered, cuts):
+        cuts = np.flatnonzero(np.diff(sites) > np.uint64(_REGION_GAP)) + 1
+        for part in np.split(sites, cuts):
             self._machine.flush_text(int(part[0]), int(part[-1]) + size)
 
     # --- INT3 ------------------------------------------------------------------------------------

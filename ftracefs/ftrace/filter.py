@@ -1,8 +1,8 @@
 """set_ftrace_filter and set_ftrace_notrace: ftrace_regex_open, _write and _release.
 
 A writer works on a hash of its own, a copy of the op's or, with O_TRUNC, an empty one, which
-becomes the op's when the file is closed. So a reader sees the old list meanwhile, of two writers the
-last to close wins, and replacing one function by another never passes through "all functions".
+becomes the op's when the file is closed. So a reader sees the old list meanwhile, of two writers
+the last to close wins, and replacing one function by another never passes through "all functions".
 
 Linux: ftrace_regex_release does that at the last close. Here each `flush` (one close(2) of one
 descriptor) after a write does, since a release may come long after close(2) has returned. A flush

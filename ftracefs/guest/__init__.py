@@ -9,6 +9,8 @@ from pathlib import Path
 from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
 from emulated_kernel.assembler import Assembly, load
 
+ENGINE_DATA = MODULES_DATA + 0x700000  # the modules' own data lies below
+
 _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
 
@@ -25,6 +27,6 @@ def load_guest(
     """
     left_out = _LEAVE if poison else _POISON
     includes = [p for p in sorted(_HERE.glob("*.inc")) if p.name != left_out]
-    bases = {".text": MODULES_VADDR, ".data": MODULES_DATA}
+    bases = {".text": MODULES_VADDR, ".data": ENGINE_DATA}
     sources = [*includes, *sorted(_HERE.glob("*.S"))]
     return load(sources, bases, CONSTANTS, externs, cache_dir)
