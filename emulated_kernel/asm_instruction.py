@@ -192,8 +192,10 @@ class InstructionReader:
     def _read(self, text: str) -> Encoding | Jump:
         match = _INSTRUCTION.fullmatch(text)
         if match is None:
-            raise Refused("not an instruction")
+            raise Refused("neither an instruction nor a macro")
         prefix, mnemonic, rest = match["prefix"] or "", match["mnemonic"], match["operands"] or ""
+        if mnemonic in PREFIXES:
+            raise Refused(f"{mnemonic} needs an instruction behind it")
         if hint := MISLEADING.get(mnemonic):
             raise Refused(f"{mnemonic}: {hint}")
         if mnemonic in BRANCHES and self._is_direct(rest):

@@ -2,7 +2,8 @@
 
 A section is kept as chunks. A chunk is a run of bytes of known length with at most one thing behind
 it whose length depends on addresses: an alignment, or a jump that is two bytes long when its target
-is near. Jumps start short and grow until all of them reach, as in GNU `as`.
+is near. Jumps start short and grow until all of them reach, in the order in which GNU `as` does it:
+where an alignment swallows the growth of one jump, the order decides whether another has to follow.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from emulated_kernel.asm_expression import Expression, Refused, evaluate, fold, parse, signed64
+from emulated_kernel.asm_expression import (
+    Expression,
+    Refused,
+    evaluate,
+    fold,
+    names,
+    parse,
+    signed64,
+)
 from emulated_kernel.asm_instruction import Encoding, Fixup, Jump
 from emulated_kernel.asm_source import (
     Align,
@@ -64,6 +73,7 @@ class _Branch:
     jump: Jump
     site: Site
     is_near: bool = False
+    home: _Chunk | None = None  # where the target stands, if in the same section
 
     @property
     def opcode(self) -> bytes:
@@ -92,6 +102,12 @@ class _Chunk:
     patches: list[_Patch] = field(default_factory=list)
     tail: _Branch | _Padding | None = None
     address: int = 0
+    number: int = 0
+    region: int = 0  # how many alignments stand before it
+
+    @property
+    def end(self) -> int:
+        return self.address + len(self.code)
 
 
 def link(
@@ -176,17 +192,10 @@ class _Linker:
 
     # --- addresses ------------------------------------------------------------------------------
 
-    def _layout(self) -> None:
-        addresses = self.addresses
-        for name, chunks in self.sections.items():
-            address = self.bases[name]
-            for chunk in chunks:
-                chunk.address = address
-                for label, offset in chunk.labels:
-                    addresses[label] = address + offset
-                address += len(chunk.code)
-                if chunk.tail is not None:
-                    address += chunk.tail.length(address)
+    def _place(self, chunk: _Chunk, address: int) -> None:
+        chunk.address = address
+        for label, offset in chunk.labels:
+            self.addresses[label] = address + offset
 
     def _value(self, tree: Expression, here: int) -> int:
         addresses = self.addresses
@@ -203,35 +212,57 @@ class _Linker:
         return evaluate(tree, value_of)
 
     def relax(self) -> None:
-        """Give every jump the shortest form that reaches."""
+        """Give everything its address and every jump the shortest form that reaches."""
         self.addresses.update(self.externs)
-        self._layout()
-        short = [
-            (chunk, chunk.tail)
-            for chunks in self.sections.values()
-            for chunk in chunks
-            if isinstance(chunk.tail, _Branch)
-        ]
-        while True:
-            remaining = []
-            for chunk, branch in short:
-                if self._reaches(chunk, branch):
-                    remaining.append((chunk, branch))
-                else:
-                    branch.is_near = True
-            if len(remaining) == len(short):
-                break
-            short = remaining
-            self._layout()
+        for name, chunks in self.sections.items():
+            self._place_all(chunks, self.bases[name])
+            homes = {label: chunk for chunk in chunks for label, _ in chunk.labels}
+            for chunk in chunks:
+                if isinstance(chunk.tail, _Branch):
+                    chunk.tail.home = _home(chunk.tail.jump.target, chunk, homes)
+                    chunk.tail.is_near = chunk.tail.home is None
+            while self._stretch(chunks):
+                pass
 
-    def _reaches(self, chunk: _Chunk, branch: _Branch) -> bool:
-        address = chunk.address + len(chunk.code)
-        try:
-            target = self._value(branch.jump.target, address)
-        except Refused as what:
-            self.complaints.add(branch.site.error(what))
+    def _place_all(self, chunks: list[_Chunk], address: int) -> None:
+        region = 0
+        for number, chunk in enumerate(chunks):
+            chunk.number, chunk.region = number, region
+            self._place(chunk, address)
+            address = chunk.end
+            if chunk.tail is not None:
+                address += chunk.tail.length(address)
+                region += isinstance(chunk.tail, _Padding)
+
+    def _stretch(self, chunks: list[_Chunk]) -> bool:
+        """One pass over a section: lengthen what does not reach, move what comes behind."""
+        stretch, changed = 0, False
+        for chunk in chunks:
+            end = chunk.end
+            if stretch:
+                self._place(chunk, chunk.address + stretch)
+            growth = 0
+            if isinstance(chunk.tail, _Padding):
+                growth = chunk.tail.length(end + stretch) - chunk.tail.length(end)
+            elif chunk.tail is not None and not self._reaches(chunk, chunk.tail, stretch):
+                short = chunk.tail.length(end)
+                chunk.tail.is_near = True
+                growth = chunk.tail.length(end) - short
+            stretch += growth
+            changed = changed or growth != 0
+        return changed
+
+    def _reaches(self, chunk: _Chunk, branch: _Branch, stretch: int) -> bool:
+        if branch.home is None or branch.is_near:
             return True
-        return -128 <= target - (address + 2) < 128
+        target = self._value(branch.jump.target, chunk.end)
+        if branch.home.number > chunk.number and stretch:
+            # The target is still to be moved: by as much as this jump, if no alignment is between.
+            if stretch < 0 or branch.home.region == chunk.region:
+                target += stretch
+            elif target < chunk.end:
+                return True
+        return -128 <= target - (chunk.end + 2) < 128
 
     # --- bytes ----------------------------------------------------------------------------------
 
@@ -256,11 +287,10 @@ class _Linker:
             for patch in chunk.patches:
                 self._apply(patch, chunk)
             data += chunk.code
-            end = chunk.address + len(chunk.code)
             if isinstance(chunk.tail, _Padding):
-                data += bytes([chunk.tail.align.fill]) * chunk.tail.length(end)
+                data += bytes([chunk.tail.align.fill]) * chunk.tail.length(chunk.end)
             elif chunk.tail is not None:
-                data += self._branch_bytes(chunk.tail, end)
+                data += self._branch_bytes(chunk.tail, chunk.end)
         return bytes(data)
 
     def _branch_bytes(self, branch: _Branch, address: int) -> bytes:
@@ -293,6 +323,14 @@ class _Linker:
                 Symbol(definition.name, start, size, definition.section, definition.kind)
             )
         return sorted(symbols, key=lambda symbol: symbol.address)
+
+
+def _home(target: Expression, chunk: _Chunk, homes: Mapping[str, _Chunk]) -> _Chunk | None:
+    """The chunk that a jump goes to; None if that is not certain to be in its section."""
+    labels = list(names(target))
+    if len(labels) != 1:
+        return None
+    return chunk if labels[0] == "." else homes.get(labels[0])
 
 
 def _to_bytes(value: int, fixup: Fixup) -> bytes:

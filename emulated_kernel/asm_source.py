@@ -22,6 +22,7 @@ from emulated_kernel.errors import AssemblerError
 MAX_ALIGNMENT = 1 << 21
 MAX_ZEROS = 1 << 26
 MAX_EXPANSIONS = 1 << 18
+MAX_MACRO_DEPTH = 32
 MAX_COMPLAINTS = 50
 
 CODE_FILL = 0x90  # inside a function padding is executed
@@ -253,7 +254,8 @@ class _Reader:
             self.complaints.add(self.scope.site.error(what))
 
     def finish(self) -> None:
-        for name, site in self.program.labels.items():
+        for label, site in self.program.labels.items():
+            name = self.program.written.get(label, label)
             if name in self.constants:
                 self.complaints.add(site.error(f"{name} is a constant already"))
         self.complaints.raise_any()
@@ -597,7 +599,7 @@ class _Reader:
         if name in self.expanding:
             raise Refused(f"macro {name} calls itself")
         self.expansions += 1
-        if self.expansions > MAX_EXPANSIONS:
+        if self.expansions > MAX_EXPANSIONS or len(self.expanding) == MAX_MACRO_DEPTH:
             raise Refused("too many macro expansions")
         given = dict(zip(macro.parameters, values, strict=True)) | {"@": str(self.expansions)}
         caller = self.site

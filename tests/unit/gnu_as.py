@@ -60,9 +60,9 @@ def assemble_with_gnu(
 ) -> dict[str, bytes]:
     """What `emulated_kernel.assembler.assemble` takes; the bytes of every section of `bases`."""
     program = read_sources(sources, constants or {})
-    text = "\n".join([*_header(program, bases, externs or {}), *map(_render, program.statements)])
+    text = "\n".join([*_header(program, bases), *map(_render, program.statements)])
     with tempfile.TemporaryDirectory() as directory:
-        return _build(Path(directory), text + "\n", bases)
+        return _build(Path(directory), text + "\n", bases, externs or {})
 
 
 def accepted_by_gnu(instructions: list[str]) -> dict[str, bytes]:
@@ -75,11 +75,10 @@ def accepted_by_gnu(instructions: list[str]) -> dict[str, bytes]:
         # Every encoding in a slot of 32 bytes, with its length behind it.
         text += ["8:", instruction, "9:", ".byte 9b - 8b", ".balign 32, 0xff"]
     with tempfile.TemporaryDirectory() as directory:
-        blob = _build(Path(directory), "\n".join(text) + "\n", {".text": 0})[".text"]
+        blob = _build(Path(directory), "\n".join(text) + "\n", {".text": 0}, {})[".text"]
     slots = (blob[start : start + 32].rstrip(b"\xff") for start in range(0, len(blob), 32))
     return {
-        instruction: slot[: slot[-1]]
-        for instruction, slot in zip(accepted, slots, strict=True)
+        instruction: slot[: slot[-1]] for instruction, slot in zip(accepted, slots, strict=True)
     }
 
 
@@ -93,11 +92,9 @@ def gnu_errors(instructions: list[str]) -> dict[int, str]:
     return {}
 
 
-def _header(
-    program: Program, bases: Mapping[str, int], externs: Mapping[str, int]
-) -> Iterator[str]:
+def _header(program: Program, bases: Mapping[str, int]) -> Iterator[str]:
     yield ".intel_syntax noprefix"
-    for name, value in {**program.constants, **externs}.items():
+    for name, value in program.constants.items():
         yield f"{name} = {value:#x}"
     for section in bases:
         flags = "ax" if section.startswith(".text") else "aw"
@@ -124,10 +121,14 @@ def _render_plain(statement: Statement) -> str:
             raise TypeError(statement)
 
 
-def _build(directory: Path, text: str, bases: Mapping[str, int]) -> dict[str, bytes]:
+def _build(
+    directory: Path, text: str, bases: Mapping[str, int], externs: Mapping[str, int]
+) -> dict[str, bytes]:
     _assemble(directory, text)
     starts = [f"--section-start={section}={base:#x}" for section, base in bases.items()]
-    _run(directory, "ld", "-nostdlib", "-static", "-e", "0", *starts, "-o", "image", "object.o")
+    addresses = [f"--defsym={name}={value:#x}" for name, value in externs.items()]
+    options = ["-nostdlib", "-static", "-e", "0", *starts, *addresses]
+    _run(directory, "ld", *options, "-o", "image", "object.o")
     blobs = {}
     for section in bases:
         _run(directory, "objcopy", "-O", "binary", "-j", section, "image", "blob")
@@ -145,7 +146,8 @@ def _assemble(directory: Path, text: str) -> None:
 
 def _as(directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["as", "--64", "-o", "object.o", "source.s"],
+        # -n: padding of 0x90 is that, and not long nops of its own choice
+        ["as", "--64", "-n", "-o", "object.o", "source.s"],
         cwd=directory,
         capture_output=True,
         text=True,
