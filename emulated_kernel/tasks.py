@@ -135,7 +135,7 @@ class Tasks:
         vcpu.set_word("HOST_ARG", process.pid)
         pid = self._syscall_on(vcpu, parent, SYSCALLS["clone"], ())
         if pid != process.pid:
-            raise EmulatedKernelError(f"clone for pid {process.pid}: {_signed(pid)}")
+            raise EmulatedKernelError(f"clone for pid {process.pid}: {pid}")
         address = self._machine.call("find_task_by_vpid", pid, cpu=vcpu.number)
         forked_from = HostProcess(
             process.pid, process.start_time, process.ppid, parent.process.comm, process.cpu
@@ -157,7 +157,7 @@ class Tasks:
         self._memory.write(window, path + b"\0")
         result = self._syscall_on(vcpu, task, SYSCALLS["execve"], (window, 0, 0))
         if result:
-            log.debug("execve of %s: %d", comm, _signed(result))
+            log.debug("execve of %s: %d", comm, result)
         raw = comm.encode()[:15]
         self._memory.write(task.address + CONSTANTS["TASK_COMM"], raw.ljust(16, b"\0"))
 
@@ -267,9 +267,11 @@ class Tasks:
         """Make `task` the current one of `vcpu`, by the guest's own scheduler."""
         if vcpu.current == task.address and vcpu.rest is not Rest.IDLE:
             return vcpu.rest
-        for other in self._machine.cpus:
-            if other is not vcpu and other.current == task.address:
-                self._machine.park(other)
+        if self._memory.u32(task.address + CONSTANTS["TASK_ON_RQ"]):
+            home = self._machine.cpus[self._memory.u32(task.address + CONSTANTS["TASK_CPU"])]
+            if home is not vcpu:  # a runnable task does not change CPUs: it sleeps first
+                self._bring(home, task)
+                self._machine.park(home)
         if vcpu.rest in {Rest.USER, Rest.CALL}:
             current = vcpu.current
             self._memory.set_u32(current + CONSTANTS["TASK_STATE"], CONSTANTS["TASK_INTERRUPTIBLE"])
