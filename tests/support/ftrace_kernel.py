@@ -194,7 +194,7 @@ FUNC_NOTRACE log_call            # count, then pairs of ip and parent_ip
     ret
 ENDFUNC log_call
 
-FUNC_NOTRACE keep_frame          # rdi rsi rdx rcx rsp, preempt depth, then the pt_regs
+FUNC_NOTRACE keep_frame          # rdi rsi rdx rcx rsp, preempt depth, *regs->sp, then the pt_regs
     mov r8, [rdx + OP_PRIVATE]
     mov [r8], rdi
     mov [r8 + 8], rsi
@@ -203,9 +203,12 @@ FUNC_NOTRACE keep_frame          # rdi rsi rdx rcx rsp, preempt depth, then the 
     mov [r8 + 32], rsp
     movzx eax, byte ptr gs:[PREEMPT_DEPTH]
     mov [r8 + 40], rax
+    mov rax, [rcx + PT_RSP]
+    mov rax, [rax]
+    mov [r8 + 48], rax
     xor r9d, r9d
 1:  mov rax, [rcx + r9]
-    mov [r8 + r9 + 48], rax
+    mov [r8 + r9 + 56], rax
     add r9, 8
     cmp r9, FRAME_BYTES
     jne 1b
@@ -217,6 +220,23 @@ FUNC_NOTRACE redirect            # regs->ip = OP_PRIVATE
     mov [rcx + PT_RIP], r8
     ret
 ENDFUNC redirect
+
+FUNC_NOTRACE go_direct           # ORIG_RAX = OP_PRIVATE, as call_direct_funcs does it
+    mov r8, [rdx + OP_PRIVATE]
+    mov [rcx + PT_ORIG_RAX], r8
+    ret
+ENDFUNC go_direct
+
+FUNC_NOTRACE direct_target       # entered like a trampoline: the traced function goes on behind it
+    add rdi, 1000
+    ret
+ENDFUNC direct_target
+
+FUNC_NOTRACE ask_host            # a hypercall from inside a callback
+    mov eax, HC_CALLBACK
+    int HYPERCALL
+    ret
+ENDFUNC ask_host
 
 .data
     .quad 0
