@@ -80,8 +80,8 @@ class Tasks:
         self.on_new_task: Callable[[Task], None] = lambda task: None
         self.acting: Vcpu = machine.cpus[0]
         init = self._memory.u64(self._labels["init_process"])
-        self._init = Task(HostProcess(1, 0, 0, "init", 0), init)
-        self._tasks[1] = self._init
+        self.init = Task(HostProcess(1, 0, 0, "init", 0), init)
+        self._tasks[1] = self.init
 
     # --- finding and making tasks ----------------------------------------------------------------
 
@@ -104,9 +104,19 @@ class Tasks:
                 return self._updated(task, process)
             self.exit(task)
         if process.pid == 1:
-            return self._init
+            return self.init
         parent = self._ancestor(process.ppid)
         return self._updated(self._fork(parent, process), process)
+
+    def adopt(self, process: HostProcess) -> Task:
+        """A task that has no process behind it, or appears as already running; once per pid."""
+        known = self._tasks.get(process.pid)
+        if known is not None and self._is_alive(known):
+            return known
+        with self.quiet():
+            task = self._updated(self._fork(self.init, process), process)
+            self._bring(self.vcpu_of(process), task)
+        return task
 
     def _updated(self, task: Task, process: HostProcess) -> Task:
         if process.comm != task.process.comm:
@@ -121,7 +131,7 @@ class Tasks:
             return known
         process = read_process(pid) if pid > 1 else None
         if process is None:
-            return self._init
+            return self.init
         parent = self._ancestor(process.ppid)
         with self.quiet():
             return self._updated(self._fork(parent, process), process)
@@ -170,7 +180,7 @@ class Tasks:
         if task.asleep:
             self.interrupt(task)
         vcpu = self.vcpu_of(task.process)
-        parent = self._tasks.get(task.process.ppid, self._init)
+        parent = self._tasks.get(task.process.ppid, self.init)
         try:
             self._bring(vcpu, task)
             self._enter(vcpu, SYSCALLS["exit_group"], (code,))
@@ -292,7 +302,20 @@ class Tasks:
             rest = self._machine.park(vcpu)
         raise EmulatedKernelError(f"task {task.pid} does not get CPU {vcpu.number}")
 
+    def bring(self, task: Task) -> Vcpu:
+        """Make `task` the current one of its vCPU and return that."""
+        vcpu = self.vcpu_of(task.process)
+        self._bring(vcpu, task)
+        return vcpu
+
     # --- functions on demand ---------------------------------------------------------------------
+
+    def call_once(
+        self, task: Task, address: int, arguments: tuple[int, ...], answer: Answer | None = None
+    ) -> CallResult:
+        """Call a function once as `task`, which is not asleep; `answer` as for a system call."""
+        vcpu = self.bring(task)
+        return self._call(vcpu, task, address, arguments, 1, answer)
 
     def call_slices(
         self, task: Task, address: int, arguments: tuple[int, ...], count: int
@@ -304,37 +327,53 @@ class Tasks:
         """
         vcpu = self.vcpu_of(task.process)
         done, chunk = 0, min(count, 64)
-        value = 0
+        result = CallResult(0)
         while done < count:
             self._bring(vcpu, task)
-            for index in range(6):
-                word = arguments[index] if index < len(arguments) else 0
-                self._memory.set_u64(self._arguments + 8 * index, word)
             chunk = min(chunk, count - done)
             started = time.perf_counter()
-            vcpu.set(r12=address, r13=self._arguments, r14=chunk)
-            faults_before = self._memory.u32(self._labels["oops_count"])
-            try:
-                rest = self._machine.run_slice(vcpu, self._labels["host_call"])
-                for _ in range(_TURNS):
-                    if vcpu.current == task.address and rest is Rest.CALL:
-                        break
-                    if vcpu.current == task.address and rest is Rest.FILE_OP:
-                        rest = self._answer(vcpu, None)
-                    elif rest is Rest.IDLE:
-                        return self._ended_badly(task, faults_before)
-                    else:
-                        rest = self._machine.park(vcpu)
-            except GuestTimeout as error:
-                self._kill_current(vcpu, task)
-                return CallResult(0, str(error))
-            value = vcpu.get("rax")[0]
+            result = self._call(vcpu, task, address, arguments, chunk, None)
+            if result.failure:
+                return result
             done += chunk
             elapsed = time.perf_counter() - started
             chunk = max(1, min(chunk * 8, int(chunk * _SLICE_S / max(elapsed, 1e-6))))
             if done < count:
                 yield
-        return CallResult(value)
+        return result
+
+    def _call(
+        self,
+        vcpu: Vcpu,
+        task: Task,
+        address: int,
+        arguments: tuple[int, ...],
+        count: int,
+        answer: Answer | None,
+    ) -> CallResult:
+        """Run host_call on the vCPU, whose current task is `task`."""
+        for index in range(6):
+            word = arguments[index] if index < len(arguments) else 0
+            self._memory.set_u64(self._arguments + 8 * index, word)
+        vcpu.entries += 1
+        vcpu.set(r12=address, r13=self._arguments, r14=count)
+        faults_before = self._memory.u32(self._labels["oops_count"])
+        try:
+            rest = self._machine.run_slice(vcpu, self._labels["host_call"])
+            for _ in range(_TURNS):
+                is_ours = vcpu.current == task.address
+                if is_ours and rest is Rest.CALL:
+                    return CallResult(vcpu.get("rax")[0])
+                if is_ours and rest is Rest.FILE_OP:
+                    rest = self._answer(vcpu, answer)
+                elif rest is Rest.IDLE:
+                    return self._ended_badly(task, faults_before)
+                else:
+                    rest = self._machine.park(vcpu)
+        except GuestTimeout as error:
+            self._kill_current(vcpu, task)
+            return CallResult(0, str(error))
+        raise EmulatedKernelError(f"CPU {vcpu.number} does not come back to task {task.pid}")
 
     def _ended_badly(self, task: Task, faults_before: int) -> CallResult:
         if self._is_alive(task) and self._memory.u32(self._labels["oops_count"]) == faults_before:

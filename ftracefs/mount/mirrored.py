@@ -11,15 +11,16 @@ import errno
 import logging
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import Machine
 from emulated_kernel.procfs import HostProcess, read_process
-from emulated_kernel.tasks import SLEEP, Asleep, Task, TaskDied, Tasks
+from emulated_kernel.tasks import SLEEP, Answer, Asleep, Task, TaskDied, Tasks
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Caller, Operation, Pending
+from ftracefs.files.base import Caller, Directory, Operation, Pending
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -76,6 +77,24 @@ class _Once:
         return self.result
 
 
+@dataclass(slots=True)
+class _GuestFile:
+    """A struct file of the guest, and the descriptors that tasks (by address) have for it."""
+
+    address: int
+    last_user: Task
+    descriptors: dict[int, int]
+
+
+def _answerer(operation: Operation, once: _Once) -> Answer:
+    wanted = _FILE_OPS.get(operation.name)
+
+    def answer(file_op: int) -> int:
+        return once.perform() if file_op == wanted and not once.done else 0
+
+    return answer
+
+
 class IsolatedCallers:
     """Nothing of the host reaches the guest: actions run, and nothing else does."""
 
@@ -96,8 +115,7 @@ class MirroredCallers:
         self._machine = machine
         self._memory = machine.memory
         self._tasks = tasks
-        self._files: dict[int, int] = {}  # open file of the mount -> the guest's descriptor
-        self._last_user: dict[int, Task] = {}
+        self._files: dict[int, _GuestFile] = {}  # by the mount's number of the open file
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:
         once = _Once(action)
@@ -107,10 +125,10 @@ class MirroredCallers:
 
     def _run(self, process: HostProcess | None, operation: Operation, once: _Once) -> object:
         try:
-            if process is not None:
+            if operation.name == "release":
+                self._release(operation, once)
+            elif process is not None:
                 self._as_task(self._tasks.task_of(process), operation, once)
-            elif operation.name == "release" and operation.handle is not None:
-                self._drop(operation.handle)
         except Asleep:
             return once.result
         except (TaskDied, EmulatedKernelError):
@@ -118,18 +136,17 @@ class MirroredCallers:
         return once.outcome()
 
     def _as_task(self, task: Task, operation: Operation, once: _Once) -> None:
-        wanted = _FILE_OPS.get(operation.name)
-
-        def answer(file_op: int) -> int:
-            return once.perform() if file_op == wanted and not once.done else 0
-
         call = self._system_call(task, operation)
         if call is None:
             return
         name, arguments = call
-        result = self._tasks.syscall(task, name, arguments, answer)
-        if operation.name == "openat" and operation.handle is not None and result >= 0:
-            self._files[operation.handle] = result
+        result = self._tasks.syscall(task, name, arguments, _answerer(operation, once))
+        if operation.handle is None:
+            return
+        if operation.name == "openat" and result >= 0:
+            self._opened(task, operation.handle, result)
+        elif operation.name == "close":
+            self._files[operation.handle].descriptors.pop(task.address, None)
 
     def _system_call(self, task: Task, operation: Operation) -> tuple[str, tuple[int, ...]] | None:
         """The system call an operation is, with its path or buffer in the caller's user memory."""
@@ -144,22 +161,55 @@ class MirroredCallers:
             if operation.name == "newfstatat":
                 return "newfstatat", (_AT_FDCWD, window, buffer, 0)
             return operation.name, (window, 0o777)
-        descriptor = self._files.get(operation.handle) if operation.handle is not None else None
-        if descriptor is None:
+        if operation.handle is None or operation.handle not in self._files:
             return None
+        file = self._files[operation.handle]
+        file.last_user = task
+        if task.asleep:
+            return operation.name, ()  # the call goes on; its arguments are where they were
+        if operation.name == "close" and task.address not in file.descriptors:
+            return None  # a descriptor that was never used: nobody has seen it in the guest
+        descriptor = self._descriptor(task, file)
         if operation.name in {"read", "write"}:
             return operation.name, (descriptor, buffer, min(operation.count, room))
-        if operation.name == "close":
-            return None
         if operation.name == "lseek":
             return "lseek", (descriptor, operation.count, operation.flags)
         if operation.name == "poll":
             self._memory.write(buffer, struct.pack("<ihh", descriptor, 1, 0))
             return "poll", (buffer, 1, 0)
-        return None
+        return ("close", (descriptor,)) if operation.name == "close" else None
 
-    def _drop(self, handle: int) -> None:
-        self._files.pop(handle, None)
+    # --- the guest's files -----------------------------------------------------------------------
+
+    def _opened(self, task: Task, handle: int, descriptor: int) -> None:
+        """Keep a reference of our own: the mount's file lives until its release."""
+        cpu = self._tasks.vcpu_of(task.process).number
+        with self._tasks.quiet():
+            address = self._machine.call("fget", descriptor, cpu=cpu)
+        self._files[handle] = _GuestFile(address, task, {task.address: descriptor})
+
+    def _descriptor(self, task: Task, file: _GuestFile) -> int:
+        """The task's descriptor of a file; a process that inherited one gets it on first use."""
+        descriptor = file.descriptors.get(task.address)
+        if descriptor is None:
+            cpu = self._tasks.bring(task).number
+            with self._tasks.quiet():
+                descriptor = self._machine.call("get_unused_fd_flags", 0, cpu=cpu)
+                self._machine.call("get_file", file.address, cpu=cpu)
+                self._machine.call("fd_install", descriptor, file.address, cpu=cpu)
+            file.descriptors[task.address] = descriptor
+        return descriptor
+
+    def _release(self, operation: Operation, once: _Once) -> None:
+        """The last reference goes, as work of whoever used the file last."""
+        if operation.handle is None or operation.handle not in self._files:
+            return
+        file = self._files.pop(operation.handle)
+        answer = _answerer(operation, once)
+        task = file.last_user
+        if self._tasks.find(task.pid) is not task or task.asleep:
+            task = self._tasks.init
+        self._tasks.call_once(task, self._machine.image.labels["fput"], (file.address,), answer)
 
     def interrupt(self, caller: Caller, operation: Operation) -> None:
         def end() -> None:
@@ -168,3 +218,21 @@ class MirroredCallers:
                 self._tasks.interrupt(task)
 
         self._machine.run(end)
+
+
+def create_guest_files(machine: Machine, root: Directory) -> None:
+    """Give the guest's own tracefs the entries of the tree, through its tracefs_create_*."""
+    name = machine.alloc(4096)
+
+    def create(directory: Directory, parent: int) -> None:
+        for entry in directory:
+            node = directory.lookup(entry)
+            machine.memory.write(name, entry.encode() + b"\0")
+            if isinstance(node, Directory):
+                create(node, machine.call("tracefs_create_dir", name, parent))
+            else:
+                fops = machine.image.labels["tracing_fops"]
+                machine.call("tracefs_create_file", name, node.mode, parent, 0, fops)
+
+    create(root, 0)
+    machine.free(name)

@@ -1,0 +1,124 @@
+"""Builds what is mounted: machine, kernel, engine and files, and whoever keeps them going.
+
+The one module that knows every room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from emulated_kernel.errors import ImageError
+from emulated_kernel.host_events import HostEvents
+from emulated_kernel.image import KernelImage
+from emulated_kernel.images.builtin import load_builtin
+from emulated_kernel.kallsyms import Kallsyms
+from emulated_kernel.machine import Machine, Rest
+from emulated_kernel.procfs import HostProcess, read_process
+from emulated_kernel.tasks import CallResult, Task, Tasks
+from emulated_kernel.workload import TICK_HZ, Workload
+from ftracefs.files.table import build_tree
+from ftracefs.ftrace import Ftrace
+from ftracefs.guest import load_guest
+from ftracefs.mount.callers import Callers
+from ftracefs.mount.mirrored import IsolatedCallers, MirroredCallers, create_guest_files
+from ftracefs.mount.tracefs import Options, Tracefs
+from ftracefs.trace.tracing import FunctionCall, Tracing
+
+SCRIPT = HostProcess(pid=1000, start_time=0, ppid=1, comm="script", cpu=0)
+"""The one task of an isolated session."""
+
+
+class Session:
+    """A running tracefs without its mount. `close` ends every thread of it."""
+
+    def __init__(self, options: Options) -> None:
+        if options.kernel is not None:
+            raise ImageError(f"{options.kernel}: only the built-in kernel can be run")
+        self.image: KernelImage = load_builtin()
+        self.machine = Machine(self.image, nr_cpus=options.cpus, clock=options.clock)
+        try:
+            self._start(options)
+        except BaseException:
+            self.machine.close()
+            raise
+
+    def _start(self, options: Options) -> None:
+        machine, image = self.machine, self.image
+        guest = load_guest(image.labels)
+        machine.load_segments(dict(guest.segments))
+        kallsyms = Kallsyms()
+        kallsyms.add("kernel", image.symbols)
+        kallsyms.add("ftracefs", guest.symbols)
+        self.ftrace = machine.run(lambda: Ftrace(machine, image, guest, kallsyms=kallsyms))
+        machine.boot()
+        self.tasks = Tasks(machine)
+        self.tracing = machine.run(
+            lambda: Tracing(
+                machine,
+                image,
+                self.ftrace,
+                guest,
+                acting_cpu=lambda: self.tasks.acting.number,
+                call_function=self.call_function,
+            )
+        )
+        self.tasks.quiet = self._paused
+        self.workload = Workload(machine)
+        self.host_events: HostEvents | None = None
+        self.root = build_tree(self.tracing, pure=options.pure)
+        self.callers: Callers
+        if options.isolated:
+            self.callers = IsolatedCallers(machine)
+            self._script = machine.run(lambda: self.tasks.adopt(SCRIPT))
+        else:
+            machine.run(lambda: create_guest_files(machine, self.root))
+            self.callers = MirroredCallers(machine, self.tasks)
+            self._script = None
+            self.ftrace.text_poke.between_phases = self._let_others_run
+            self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
+            self.host_events = HostEvents(machine, self.tasks)
+            self.workload.start("tick", TICK_HZ, self.workload.tick)
+
+    def close(self) -> None:
+        """Stop what runs by itself, then the machine."""
+        self.workload.stop_all()
+        if self.host_events is not None:
+            self.host_events.close()
+        self.machine.close()
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """No trace array records meanwhile."""
+        buffers = [tr.buffer for tr in self.tracing.trace_arrays()]
+        for buffer in buffers:
+            buffer.record_disable()
+        try:
+            yield
+        finally:
+            for buffer in buffers:
+                buffer.record_enable()
+
+    def _let_others_run(self) -> None:
+        """Between two steps of a text patch the other vCPUs take an interrupt each."""
+        for vcpu in self.machine.cpus:
+            if vcpu is not self.tasks.acting and vcpu.rest in {Rest.IDLE, Rest.USER, Rest.CALL}:
+                self.machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
+
+    def call_function(self, call: FunctionCall) -> CallResult:
+        """Run a function as its caller's task (the file emulator/call); may take its time."""
+        task = self.machine.run(lambda: self._task_of(call.pid))
+        slices = self.tasks.call_slices(task, call.address, call.arguments, call.count)
+        return self.machine.run_sliced(slices)
+
+    def _task_of(self, pid: int) -> Task:
+        if self._script is not None:
+            return self._script
+        process = read_process(pid)
+        return self.tasks.adopt(SCRIPT) if process is None else self.tasks.task_of(process)
+
+
+def build(options: Options) -> Tracefs:
+    """What `ftracefs mount` mounts. Raises ImageError for a kernel that cannot be run."""
+    session = Session(options)
+    return Tracefs(session.root, session.callers, session.close)
