@@ -23,6 +23,20 @@ from emulated_kernel.asm_expression import (
     parse,
     signed64,
 )
+from emulated_kernel.asm_mnemonics import (
+    BRANCHES,
+    EARLIER_PREFIXES,
+    FIXED,
+    HINTS,
+    LOCKABLE,
+    NARROW_IMMEDIATES,
+    NEEDS_NO_SIZE,
+    NEEDS_SIZE,
+    OPERANDS,
+    PREFIXES,
+    SHIFTS,
+    STRING_OPERATIONS,
+)
 from emulated_kernel.asm_registers import (
     FORBIDS_REX,
     GENERAL,
@@ -39,91 +53,6 @@ from emulated_kernel.asm_source import split_operands
 DISPLACEMENT_HOLE = 0x7C0DE7C0
 IMMEDIATE_HOLE = 0x7A1DAB1E
 WIDE_HOLE = DISPLACEMENT_HOLE << 32 | IMMEDIATE_HOLE
-
-CONDITIONS = {
-    name: code
-    for code, aliases in enumerate(
-        (
-            ("o",),
-            ("no",),
-            ("b", "c", "nae"),
-            ("ae", "nb", "nc"),
-            ("e", "z"),
-            ("ne", "nz"),
-            ("be", "na"),
-            ("a", "nbe"),
-            ("s",),
-            ("ns",),
-            ("p", "pe"),
-            ("np", "po"),
-            ("l", "nge"),
-            ("ge", "nl"),
-            ("le", "ng"),
-            ("g", "nle"),
-        )
-    )
-    for name in aliases
-}
-# mnemonic -> (opcode before an 8-bit distance, opcode before a 32-bit one; empty: there is none)
-BRANCHES = {
-    "call": (b"", b"\xe8"),
-    "jmp": (b"\xeb", b"\xe9"),
-    "loop": (b"\xe2", b""),
-    "loope": (b"\xe1", b""),
-    "loopz": (b"\xe1", b""),
-    "loopne": (b"\xe0", b""),
-    "loopnz": (b"\xe0", b""),
-    "jrcxz": (b"\xe3", b""),
-    "jecxz": (b"\x67\xe3", b""),
-} | {f"j{name}": (bytes([0x70 + n]), bytes([0x0F, 0x80 + n])) for name, n in CONDITIONS.items()}
-
-# What the encoder does not know, or writes differently from GNU `as`.
-FIXED = {
-    "endbr64": bytes.fromhex("f30f1efa"),
-    "int 0x3": bytes.fromhex("cc"),
-    "lret": bytes.fromhex("cb"),
-    "lretq": bytes.fromhex("48cb"),
-    "movsd": bytes.fromhex("a5"),
-    "retq": bytes.fromhex("c3"),
-    "sysretq": bytes.fromhex("480f07"),
-    "xchg rax,rax": bytes.fromhex("90"),
-}
-# Means something else than it seems to, to the encoder or to GNU `as`.
-MISLEADING = {
-    "data16": "write the instruction itself",
-    "icebp": "write int1",
-    "into": "there is none in 64-bit mode",
-    "iret": "write iretq",
-    "iretd": "write iretq",
-    "popf": "write popfq",
-    "pushf": "write pushfq",
-    "retf": "write lretq",
-    "sysexit": "there is no 64-bit form here",
-    "sysret": "write sysretq",
-}
-PREFIXES = {"lock": b"\xf0", "rep": b"\xf3", "repe": b"\xf3", "repz": b"\xf3"} | {
-    "repne": b"\xf2",
-    "repnz": b"\xf2",
-}
-# Prefix bytes that GNU `as` puts before those: segment and operand size.
-EARLIER_PREFIXES = b"\x64\x65\x66"
-STRING_OPERATIONS = frozenset(
-    f"{name}{size}" for name in ("movs", "stos", "lods", "cmps", "scas") for size in "bwdq"
-)
-LOCKABLE = frozenset(
-    (
-        *("add", "adc", "and", "btc", "btr", "bts", "cmpxchg", "cmpxchg8b", "cmpxchg16b", "dec"),
-        *("inc", "neg", "not", "or", "sbb", "sub", "xadd", "xchg", "xor"),
-    )
-)
-SHIFTS = frozenset(("shl", "sal", "shr", "sar", "rol", "ror", "rcl", "rcr"))
-# Immediates that do not have the width of the first operand: their own width, unsigned.
-NARROW_IMMEDIATES = dict.fromkeys(
-    [*SHIFTS, "shld", "shrd", "bt", "bts", "btr", "btc", "int", "in", "out"], 8
-) | {"ret": 16, "retq": 16, "enter": 16}
-# No register beside the memory operand says how wide that is, or none could.
-NEEDS_SIZE = frozenset(("movzx", "movsx", "movsxd", "crc32", "cvtsi2sd", "cvtsi2ss"))
-NEEDS_NO_SIZE = frozenset(("lgdt", "lidt", "sgdt", "sidt"))
 
 _INSTRUCTION = re.compile(
     r"(?:(?P<prefix>lock|repn?[ez]|rep) )?(?P<mnemonic>[a-z][a-z0-9]*)(?: (?P<operands>.+))?"
@@ -194,20 +123,23 @@ class InstructionReader:
         if match is None:
             raise Refused("neither an instruction nor a macro")
         prefix, mnemonic, rest = match["prefix"] or "", match["mnemonic"], match["operands"] or ""
-        if mnemonic in PREFIXES:
-            raise Refused(f"{mnemonic} needs an instruction behind it")
-        if hint := MISLEADING.get(mnemonic):
+        if hint := HINTS.get(mnemonic):
             raise Refused(f"{mnemonic}: {hint}")
         if mnemonic in BRANCHES and self._is_direct(rest):
             if prefix:
                 raise Refused(f"{prefix} before {mnemonic}")
             return self._branch(mnemonic, rest)
+        if mnemonic not in OPERANDS:
+            raise Refused(f"unknown instruction {mnemonic}")
         operands = [self._operand(operand) for operand in split_operands(rest)]
+        if len(operands) not in OPERANDS[mnemonic]:
+            wanted = " or ".join(map(str, OPERANDS[mnemonic]))
+            raise Refused(f"{mnemonic} takes {wanted} operands")
         _check_prefix(prefix, mnemonic, operands)
-        _check_registers(mnemonic, operands)
+        _check_registers(operands)
         _check_memory(mnemonic, operands)
         _check_immediates(mnemonic, operands)
-        if mnemonic == "push" and operands and operands[0].kind in ("immediate", "offset"):
+        if mnemonic == "push" and operands[0].kind in ("immediate", "offset"):
             return _push(operands[0])
         code = self._code(prefix, mnemonic, operands)
         return Encoding(code, tuple(_fixups(code, mnemonic, operands)))
@@ -280,7 +212,7 @@ class InstructionReader:
         shown = [_shown(operand, mnemonic) for operand in operands]
         if mnemonic == "mov" and any(operand.text in SEGMENT for operand in operands):
             return self._segment_move(operands)
-        if mnemonic in ("push", "pop") and operands and operands[0].kind == "memory":
+        if mnemonic in ("push", "pop") and operands[0].kind == "memory":
             shown = [text if operands[0].bits else f"qword ptr {text}" for text in shown]
         if mnemonic == "movsx" and [operand.bits for operand in operands] == [64, 32]:
             mnemonic = "movsxd"
@@ -414,21 +346,17 @@ def _check_prefix(prefix: str, mnemonic: str, operands: list[_Operand]) -> None:
             any(in_memory) if mnemonic == "xchg" else any(in_memory[:1])
         ):
             raise Refused(f"lock does not go with this {mnemonic}")
-    elif prefix and (mnemonic not in STRING_OPERATIONS or operands):
+    elif prefix and mnemonic not in STRING_OPERATIONS:
         raise Refused(f"{prefix} does not go with {mnemonic}")
 
 
-def _check_registers(mnemonic: str, operands: list[_Operand]) -> None:
+def _check_registers(operands: list[_Operand]) -> None:
     named = {register for operand in operands for register in operand.registers}
     direct = {operand.text for operand in operands if operand.kind == "register"}
     if direct & FORBIDS_REX and (
         named & NEEDS_REX or any(GENERAL.get(register) == 64 for register in direct)
     ):
         raise Refused("ah, bh, ch and dh do not go with a REX prefix")
-    if mnemonic == "nop" and operands:
-        raise Refused("write a long nop as .byte")
-    if mnemonic in STRING_OPERATIONS and mnemonic != "movsd" and operands:
-        raise Refused(f"{mnemonic} takes no operands")
 
 
 def _check_memory(mnemonic: str, operands: list[_Operand]) -> None:

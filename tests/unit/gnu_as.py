@@ -124,15 +124,17 @@ def _render_plain(statement: Statement) -> str:
 def _build(
     directory: Path, text: str, bases: Mapping[str, int], externs: Mapping[str, int]
 ) -> dict[str, bytes]:
-    _assemble(directory, text)
+    # Without any content in any section ld makes a file that objcopy refuses.
+    _assemble(directory, text + '.section .filler, "a"\n.byte 0\n')
     starts = [f"--section-start={section}={base:#x}" for section, base in bases.items()]
     addresses = [f"--defsym={name}={value:#x}" for name, value in externs.items()]
     options = ["-nostdlib", "-static", "-e", "0", *starts, *addresses]
     _run(directory, "ld", *options, "-o", "image", "object.o")
     blobs = {}
     for section in bases:
-        _run(directory, "objcopy", "-O", "binary", "-j", section, "image", "blob")
-        blobs[section] = (directory / "blob").read_bytes()
+        blob = directory / f"blob{section}"
+        _run(directory, "objcopy", "-O", "binary", "-j", section, "image", blob.name)
+        blobs[section] = blob.read_bytes()
     return blobs
 
 

@@ -73,7 +73,7 @@ IDIOMS = [
     *("invlpg [rdi]", "invlpg byte ptr [rdi]", "mfence", "lfence", "sfence", "clac", "stac"),
     *("pushfq", "popfq", "in al, dx", "out dx, al", "out 0x80, al", "fxsave [rdi]", "clts"),
     *("rdfsbase rax", "wrgsbase rdi", "prefetcht0 [rdi]", "clflush [rdi]", "xgetbv", "monitor"),
-    *("movdqu xmm0, [rsi]", "movdqu [rdi], xmm0", "movaps xmm1, xmm2", "movq xmm0, rax"),
+    *("movdqu xmm0, [rsi]", "movdqu [rdi], xmm0", "movaps xmm1, xmm2", "movntdq [rdi], xmm8"),
     *("pxor xmm0, xmm0", "ldmxcsr dword ptr [rdi]", "crc32 eax, byte ptr [rdi]"),
 ]
 

@@ -515,7 +515,7 @@ def test_macros_may_use_macros_and_labels() -> None:
 
 def test_errors_in_macros_name_the_call_and_the_macro_line() -> None:
     text = ".macro BAD reg\nnop\nfrobnicate \\reg\n.endm\nBAD rax"
-    assert error(text).startswith("test.S:5: cannot be encoded")
+    assert error(text).startswith("test.S:5: unknown instruction frobnicate")
     assert error(text).endswith(": frobnicate rax (macro line test.S:3)")
 
 
