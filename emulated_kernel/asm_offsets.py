@@ -211,17 +211,6 @@ _define(
 
 HYPERCALL_VECTOR = 0xF0
 _define(HYPERCALL=HYPERCALL_VECTOR, HC_PRINTK=1, HC_PANIC=2, HC_CALLBACK=3)
-# Operations of host_fop (rdi), and the answer that puts the caller to sleep until it asks again.
-_define(
-    FOP_OPEN=1,
-    FOP_READ=2,
-    FOP_WRITE=3,
-    FOP_RELEASE=4,
-    FOP_LLSEEK=5,
-    FOP_POLL=6,
-    FOP_ITERATE=7,
-    FOP_SLEEP=0x7FFFFFFF,
-)
 
 # --- the ftrace engine's structures (ftracefs/guest) ----------------------------------------------
 

@@ -24,16 +24,16 @@ from emulated_kernel.procfs import HostProcess, read_process
 
 log = logging.getLogger(__name__)
 
-SLEEP = CONSTANTS["FOP_SLEEP"]
 SYSCALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 _EFLAGS_IF = 0x202
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
 _EINTR = 4
+_WNOHANG = 1
 _TURNS = 64  # how often other tasks may come first before a vCPU counts as stuck
 _SLICE_S = 0.003
 
 Answer = Callable[[int], int]
-"""Asked at a file operation with its FOP_* number; the result goes to the guest as rax."""
+"""Asked at a file operation with its HOST_FOP_* number; the result goes to the guest as rax."""
 
 
 class TaskDied(EmulatedKernelError):
@@ -139,6 +139,9 @@ class Tasks:
     def _is_alive(self, task: Task) -> bool:
         return self._memory.u32(task.address + CONSTANTS["TASK_PID"]) == task.pid
 
+    def _is_dead(self, task: Task) -> bool:
+        return self._memory.u32(task.address + CONSTANTS["TASK_STATE"]) == CONSTANTS["TASK_DEAD"]
+
     def _fork(self, parent: Task, process: HostProcess) -> Task:
         vcpu = self.vcpu_of(parent.process)
         self._bring(vcpu, parent)
@@ -180,16 +183,24 @@ class Tasks:
         if task.asleep:
             self.interrupt(task)
         vcpu = self.vcpu_of(task.process)
-        parent = self._tasks.get(task.process.ppid, self.init)
         try:
             self._bring(vcpu, task)
             self._enter(vcpu, SYSCALLS["exit_group"], (code,))
             self._run_until_gone(vcpu, task)
-            if not parent.asleep:
-                self._bring(vcpu, parent)
-                self._syscall_on(vcpu, parent, SYSCALLS["wait4"], (task.pid, 0, 1, 0))
+            self._reap(task)
         except (TaskDied, Asleep, GuestFault) as error:
             log.debug("exit of %d: %s", task.pid, error)
+
+    def _reap(self, task: Task) -> None:
+        """The parent waits for a task that has ended."""
+        self._tasks.pop(task.pid, None)
+        parent_address = self._memory.u64(task.address + CONSTANTS["TASK_PARENT"])
+        parents = (t for t in self._tasks.values() if t.address == parent_address)
+        parent = next(parents, self.init)
+        if parent.asleep:
+            self.interrupt(parent)
+        vcpu = self.bring(parent)
+        self._syscall_on(vcpu, parent, SYSCALLS["wait4"], (task.pid, 0, _WNOHANG, 0))
 
     # --- system calls ----------------------------------------------------------------------------
 
@@ -229,8 +240,8 @@ class Tasks:
                     rest = self._answer(vcpu, answer)
                     continue
             if rest is Rest.IDLE:
-                if not self._is_alive(task):
-                    self._tasks.pop(task.pid, None)
+                if self._is_dead(task):
+                    self._reap(task)
                     raise TaskDied(f"task {task.pid} died in the kernel")
                 task.asleep = True
                 raise Asleep
@@ -357,7 +368,6 @@ class Tasks:
             self._memory.set_u64(self._arguments + 8 * index, word)
         vcpu.entries += 1
         vcpu.set(r12=address, r13=self._arguments, r14=count)
-        faults_before = self._memory.u32(self._labels["oops_count"])
         try:
             rest = self._machine.run_slice(vcpu, self._labels["host_call"])
             for _ in range(_TURNS):
@@ -367,7 +377,7 @@ class Tasks:
                 if is_ours and rest is Rest.FILE_OP:
                     rest = self._answer(vcpu, answer)
                 elif rest is Rest.IDLE:
-                    return self._ended_badly(task, faults_before)
+                    return self._ended_badly(task)
                 else:
                     rest = self._machine.park(vcpu)
         except GuestTimeout as error:
@@ -375,24 +385,24 @@ class Tasks:
             return CallResult(0, str(error))
         raise EmulatedKernelError(f"CPU {vcpu.number} does not come back to task {task.pid}")
 
-    def _ended_badly(self, task: Task, faults_before: int) -> CallResult:
-        if self._is_alive(task) and self._memory.u32(self._labels["oops_count"]) == faults_before:
+    def _ended_badly(self, task: Task) -> CallResult:
+        if not self._is_dead(task):
             task.asleep = True
             self.interrupt(task)
             return CallResult(0, "went to sleep; interrupted")
-        self._tasks.pop(task.pid, None)
+        self._reap(task)
         return CallResult(0, "Oops: the task was killed")
 
     def _kill_current(self, vcpu: Vcpu, task: Task) -> None:
         """The current task hangs in the kernel: it dies where it is."""
         stack = self._memory.u64(task.address + CONSTANTS["TASK_STACK"])
         vcpu.set(rsp=stack + CONSTANTS["STACK_BYTES"] - 256, rdi=9, rbp=0)
-        self._tasks.pop(task.pid, None)
         rest = self._machine.run_slice(vcpu, self._labels["host_kill_current"])
         for _ in range(_TURNS):
-            if rest is Rest.IDLE:
-                return
+            if vcpu.current != task.address:
+                break
             rest = self._answer(vcpu, None) if rest is Rest.FILE_OP else self._machine.park(vcpu)
+        self._reap(task)
 
 
 def _signed(value: int) -> int:

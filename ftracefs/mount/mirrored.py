@@ -14,11 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import Machine
 from emulated_kernel.procfs import HostProcess, read_process
-from emulated_kernel.tasks import SLEEP, Answer, Asleep, Task, TaskDied, Tasks
+from emulated_kernel.tasks import Answer, Asleep, Task, TaskDied, Tasks
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Directory, Operation, Pending
 
@@ -29,21 +28,23 @@ ROOT = b"/sys/kernel/tracing"
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
 _PATH_ROOM = 4096  # of the user window; behind it lie the buffers
 _FILE_OPS = {
-    "openat": CONSTANTS["FOP_OPEN"],
-    "read": CONSTANTS["FOP_READ"],
-    "write": CONSTANTS["FOP_WRITE"],
-    "release": CONSTANTS["FOP_RELEASE"],
-    "lseek": CONSTANTS["FOP_LLSEEK"],
-    "poll": CONSTANTS["FOP_POLL"],
-    "getdents64": CONSTANTS["FOP_ITERATE"],
+    "openat": "HOST_FOP_OPEN",
+    "read": "HOST_FOP_READ",
+    "write": "HOST_FOP_WRITE",
+    "release": "HOST_FOP_RELEASE",
+    "lseek": "HOST_FOP_LLSEEK",
+    "poll": "HOST_FOP_POLL",
+    "mkdir": "HOST_FOP_MKDIR",
+    "rmdir": "HOST_FOP_RMDIR",
 }
 
 
 class _Once:
     """The file's own function: performed once, its outcome kept for the caller."""
 
-    def __init__(self, action: Callable[[], object]) -> None:
+    def __init__(self, action: Callable[[], object], sleep: int) -> None:
         self._action = action
+        self._sleep = sleep
         self.done = False
         self.result: object = None
         self.error: TracefsError | None = None
@@ -62,7 +63,7 @@ class _Once:
             return -errno.EIO
         if isinstance(self.result, Pending):
             self.done = False
-            return SLEEP
+            return self._sleep
         if isinstance(self.result, int):
             return self.result
         return len(self.result) if isinstance(self.result, bytes) else 0
@@ -86,15 +87,6 @@ class _GuestFile:
     descriptors: dict[int, int]
 
 
-def _answerer(operation: Operation, once: _Once) -> Answer:
-    wanted = _FILE_OPS.get(operation.name)
-
-    def answer(file_op: int) -> int:
-        return once.perform() if file_op == wanted and not once.done else 0
-
-    return answer
-
-
 class IsolatedCallers:
     """Nothing of the host reaches the guest: actions run, and nothing else does."""
 
@@ -114,11 +106,12 @@ class MirroredCallers:
     def __init__(self, machine: Machine, tasks: Tasks) -> None:
         self._machine = machine
         self._memory = machine.memory
+        self._constants = machine.image.constants
         self._tasks = tasks
         self._files: dict[int, _GuestFile] = {}  # by the mount's number of the open file
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:
-        once = _Once(action)
+        once = _Once(action, self._constants["HOST_FOP_SLEEP"])
         process = read_process(caller.pid) if caller.pid > 0 else None
         result: T = self._machine.run(lambda: self._run(process, operation, once))  # type: ignore[assignment]
         return result
@@ -140,7 +133,7 @@ class MirroredCallers:
         if call is None:
             return
         name, arguments = call
-        result = self._tasks.syscall(task, name, arguments, _answerer(operation, once))
+        result = self._tasks.syscall(task, name, arguments, self._answerer(operation, once))
         if operation.handle is None:
             return
         if operation.name == "openat" and result >= 0:
@@ -179,6 +172,15 @@ class MirroredCallers:
             return "poll", (buffer, 1, 0)
         return ("close", (descriptor,)) if operation.name == "close" else None
 
+    def _answerer(self, operation: Operation, once: _Once) -> Answer:
+        """Performs the action at the file operation that it belongs to."""
+        wanted = self._constants.get(_FILE_OPS.get(operation.name, ""))
+
+        def answer(file_op: int) -> int:
+            return once.perform() if file_op == wanted and not once.done else 0
+
+        return answer
+
     # --- the guest's files -----------------------------------------------------------------------
 
     def _opened(self, task: Task, handle: int, descriptor: int) -> None:
@@ -205,7 +207,7 @@ class MirroredCallers:
         if operation.handle is None or operation.handle not in self._files:
             return
         file = self._files.pop(operation.handle)
-        answer = _answerer(operation, once)
+        answer = self._answerer(operation, once)
         task = file.last_user
         if self._tasks.find(task.pid) is not task or task.asleep:
             task = self._tasks.init
