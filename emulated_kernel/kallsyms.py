@@ -83,6 +83,7 @@ class Kallsyms:
         self._addresses: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self._ends: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self._by_name: dict[str, int] = {}
+        self.generation = 0  # counts the changes
 
     def add(self, group: str, symbols: Iterable[Symbol], *, module: str | None = None) -> None:
         """Enter the symbols of `group`; `module` is what their addresses are shown to belong to."""
@@ -97,6 +98,7 @@ class Kallsyms:
     def _rebuild(self) -> None:
         everything = [e for group in self._groups.values() for e in reversed(group)]
         everything.sort(key=lambda e: e.address)
+        self.generation += 1
         self._by_name = {}
         for entry in everything:
             self._by_name.setdefault(entry.name, entry.address)
@@ -137,3 +139,12 @@ class Kallsyms:
         """%pS: `name+0x0/0x10 [module]`, or the bare address."""
         location = self.kallsyms_lookup(address)
         return f"{address:#x}" if location is None else str(location)
+
+    def text(self) -> str:
+        """As /proc/kallsyms shows it: group by group, each in order of address."""
+        lines = []
+        for group in self._groups.values():
+            for entry in reversed(group):
+                module = f"\t[{entry.module}]" if entry.module is not None else ""
+                lines.append(f"{entry.address:016x} {entry.kind} {entry.name}{module}\n")
+        return "".join(lines)

@@ -5,7 +5,9 @@ open(2), which lives until `release`. Offsets: control files ignore the offset o
 clients keep one descriptor open and write at growing offsets.
 
 A read may return a callable instead of bytes: what it captured is taken on the machine thread, the
-text is made afterwards by calling it on the reader's own thread.
+text is made afterwards by calling it on the reader's own thread. Likewise a write that takes long
+(a function to be called a million times) returns a callable that does it on the writer's thread and
+returns the bytes taken; it is given a function that tells whether the writer got a signal.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from ftracefs.errors import TracefsError
 
 Deferred = Callable[[], bytes]
+DeferredWrite = Callable[[Callable[[], bool]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class OpenFile:
         """
         raise TracefsError(errno.EINVAL, "not readable")
 
-    def write(self, data: bytes, offset: int) -> int:
+    def write(self, data: bytes, offset: int) -> int | DeferredWrite:
         """Consume and return at least 1 byte of `data`, the way one write(2) does."""
         raise TracefsError(errno.EINVAL, "not writable")
 

@@ -1,4 +1,4 @@
-"""The last errors of commands, with a mark under the place: tracing_log_err of kernel/trace/trace.c."""
+"""The last errors of commands, each with a mark under the place (tracing_log_err, trace.c)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,110 @@
+"""emulator/text/: each function of the kernel, disassembled from the bytes that are there now.
+
+    ffffffff81001230 <vfs_read>:
+    ffffffff81001230  0f 1f 44 00 00           nop                         # call site: nop
+    ffffffff81001235  55                       push rbp
+
+The directory makes its files when they are looked up: there are as many as functions.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from functools import cached_property
+
+import capstone
+
+from emulated_kernel.assembler import Symbol
+from emulated_kernel.text_poke import CALL_INSN_SIZE, INT3_INSN_OPCODE, NOP5
+from ftracefs.errors import TracefsError
+from ftracefs.files.base import Directory, Node
+from ftracefs.files.kernel_functions import KernelFunctions
+from ftracefs.files.simple import SeqFile
+from ftracefs.trace.tracing import Tracing
+
+_SHOWN_BYTES = 8
+
+
+class TextDirectory(Directory):
+    """`emulator/text`."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        super().__init__()
+        self._disassembler = Disassembler(tracing)
+
+    @cached_property
+    def _functions(self) -> KernelFunctions:
+        return KernelFunctions(self._disassembler.tracing.image)
+
+    def lookup(self, name: str) -> Node:
+        symbols = self._functions.named(name)
+        if not symbols:
+            raise TracefsError(errno.ENOENT, name)
+        disassemble = self._disassembler.function
+        return SeqFile(lambda: "\n".join(disassemble(symbol) for symbol in symbols))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+
+class Disassembler:
+    """Text of guest memory as it stands."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self.tracing = tracing
+        self._capstone = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self._capstone.skipdata = True
+
+    def function(self, symbol: Symbol) -> str:
+        """One function, up to the filler behind it."""
+        code = self.tracing.machine.memory.read(symbol.address, symbol.size)
+        site = self._call_site(symbol)
+        lines = [f"{symbol.address:016x} <{symbol.name}>:\n"]
+        for address, size, mnemonic, operands in self._capstone.disasm_lite(code, symbol.address):
+            at = address - symbol.address
+            text = f"{mnemonic} {operands}".rstrip()
+            note = self._target(operands) if mnemonic == "call" or mnemonic[0] == "j" else ""
+            if address == site:
+                text, note = self._site_text(text, code[at : at + CALL_INSN_SIZE], note)
+            lines.append(_line(address, code[at : at + size], text, note))
+        return "".join(lines)
+
+    def _call_site(self, symbol: Symbol) -> int | None:
+        """The address in `symbol` that ftrace patches, if there is one."""
+        ips = self.tracing.ftrace.records.ip
+        index = int(ips.searchsorted(symbol.address))
+        if index == len(ips) or ips[index] >= symbol.address + symbol.size:
+            return None
+        return int(ips[index])
+
+    def _site_text(self, text: str, code: bytes, note: str) -> tuple[str, str]:
+        if code == NOP5:
+            return "nop", "call site: nop"
+        if code[0] == INT3_INSN_OPCODE:
+            return text, "call site: being patched"
+        return text, f"call site: {note}"
+
+    def _target(self, operands: str) -> str:
+        """What a direct call or jump leads to."""
+        try:
+            address = int(operands, 16)
+        except ValueError:
+            return ""
+        return self._trampoline(address) or self.tracing.ftrace.kallsyms.sprint_symbol(address)
+
+    def _trampoline(self, address: int) -> str:
+        sprint_symbol = self.tracing.ftrace.kallsyms.sprint_symbol
+        for ops in self.tracing.ftrace.ops_list:
+            if ops.trampoline <= address < ops.trampoline + ops.trampoline_size:
+                callback = sprint_symbol(ops.func).partition("+")[0]
+                return f"trampoline of {ops.name or 'an op'}, which calls {callback}"
+        return ""
+
+
+def _line(address: int, code: bytes, text: str, note: str) -> str:
+    shown = code[:_SHOWN_BYTES].hex(" ")
+    line = f"{address:016x}  {shown:<{_SHOWN_BYTES * 3 - 1}}  {text}"
+    line = f"{line:<72}  # {note}" if note else line
+    rest = code[_SHOWN_BYTES:].hex(" ")
+    return f"{line}\n" + (f"{address + _SHOWN_BYTES:016x}  {rest}\n" if rest else "")

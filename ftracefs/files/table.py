@@ -1,0 +1,130 @@
+"""The list of all files: where, with which mode, made by what.
+
+Models init_tracer_tracefs, tracing_init_tracefs_percpu and tracer_init_tracefs_work_func of
+kernel/trace/trace.c, and the ftrace_init_tracefs family of kernel/trace/ftrace.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ftracefs.files import buffer, emulator, filters, info, tracer
+from ftracefs.files.base import Directory, Node, TracefsFile
+from ftracefs.files.disassembly import TextDirectory
+from ftracefs.files.instances import Instances
+from ftracefs.files.trace import TraceFile
+from ftracefs.files.trace_marker import TraceMarker
+from ftracefs.files.trace_pipe import TracePipeFile
+from ftracefs.trace.trace_array import TraceArray
+from ftracefs.trace.tracing import Tracing
+
+ROOT_MODE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a trace array's directory."""
+
+    name: str
+    mode: int
+    make: Callable[[TraceArray], TracefsFile]
+
+
+@dataclass(frozen=True, slots=True)
+class PerCpuFile:
+    """A file of per_cpu/cpuN."""
+
+    name: str
+    mode: int
+    make: Callable[[TraceArray, int], TracefsFile]
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorFile:
+    """A file of emulator/."""
+
+    name: str
+    mode: int
+    make: Callable[[Tracing], TracefsFile]
+
+
+# Only at the top.
+TOP_FILES = (
+    File("README", 0o440, info.readme),
+    File("available_filter_functions", 0o440, filters.available_filter_functions),
+    File("dyn_ftrace_total_info", 0o440, filters.dyn_ftrace_total_info),
+    File("enabled_functions", 0o440, filters.enabled_functions),
+    File("saved_cmdlines", 0o440, info.saved_cmdlines),
+)
+
+# For every trace array.
+TRACE_ARRAY_FILES = (
+    File("available_tracers", 0o440, tracer.available_tracers),
+    File("buffer_size_kb", 0o640, buffer.buffer_size_kb),
+    File("buffer_total_size_kb", 0o440, buffer.buffer_total_size_kb),
+    File("current_tracer", 0o640, tracer.current_tracer),
+    File("error_log", 0o640, info.error_log),
+    File("free_buffer", 0o200, buffer.FreeBuffer),
+    File("set_ftrace_filter", 0o640, filters.set_ftrace_filter),
+    File("set_ftrace_notrace", 0o640, filters.set_ftrace_notrace),
+    File("trace", 0o640, TraceFile),
+    File("trace_clock", 0o640, buffer.trace_clock),
+    File("trace_marker", 0o220, TraceMarker),
+    File("trace_pipe", 0o440, TracePipeFile),
+    File("tracing_on", 0o640, buffer.tracing_on),
+)
+
+PER_CPU_FILES = (
+    PerCpuFile("buffer_size_kb", 0o640, buffer.buffer_size_kb),
+    PerCpuFile("stats", 0o440, buffer.stats),
+    PerCpuFile("trace", 0o640, TraceFile),
+    PerCpuFile("trace_pipe", 0o440, TracePipeFile),
+)
+
+EMULATOR_FILES = (
+    EmulatorFile("call", 0o640, emulator.CallFile),
+    EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
+    EmulatorFile("kernel", 0o440, emulator.kernel),
+    EmulatorFile("patch_log", 0o440, emulator.patch_log),
+)
+
+
+def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
+    """The root of the mount; `pure` leaves out what Linux does not have."""
+    tr = tracing.global_trace
+    entries: dict[str, Node] = {
+        file.name: _with_mode(file.make(tr), file.mode) for file in TOP_FILES + TRACE_ARRAY_FILES
+    }
+    entries["instances"] = Instances()
+    entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
+    if not pure:
+        entries["emulator"] = _emulator(tracing)
+        entries["README"] = _with_mode(info.readme_with_emulator(), entries["README"].mode)
+    root = Directory({name: entries[name] for name in sorted(entries)})
+    root.mode = ROOT_MODE
+    return root
+
+
+def tracing_init_tracefs_percpu(tr: TraceArray) -> Directory:
+    """per_cpu/ of a trace array."""
+    return Directory(
+        {
+            f"cpu{cpu}": Directory(
+                {file.name: _with_mode(file.make(tr, cpu), file.mode) for file in PER_CPU_FILES}
+            )
+            for cpu in range(tr.nr_cpus)
+        }
+    )
+
+
+def _emulator(tracing: Tracing) -> Directory:
+    entries: dict[str, Node] = {
+        file.name: _with_mode(file.make(tracing), file.mode) for file in EMULATOR_FILES
+    }
+    return Directory({**entries, "text": TextDirectory(tracing)})
+
+
+def _with_mode(file: TracefsFile, mode: int) -> TracefsFile:
+    file.mode = mode
+    return file

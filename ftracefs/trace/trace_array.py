@@ -1,0 +1,294 @@
+"""struct trace_array: a buffer with its tracer, clock, options and readers (kernel/trace/trace.c).
+
+Everything here is for the machine thread, which stands for trace_types_lock.
+
+Linux: the buffer being read is locked against resizing (`resize_disabled`) because a reader walks
+it; here a reader walks a copy, and the counter is kept for the errno alone.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from emulated_kernel.machine import ClockWords
+from ftracefs.errors import TracefsError
+from ftracefs.ftrace import FtraceOps
+from ftracefs.ring_buffer.buffer import RingBuffer
+from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
+from ftracefs.trace.error_log import ErrorLog
+from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
+from ftracefs.trace.output.header import TraceHeader
+from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.stats import tracing_stats
+from ftracefs.trace.output.trace_text import TraceText
+from ftracefs.trace.parsers import ULONG_MAX
+from ftracefs.trace.tracers import NOP_TRACE, TRACE_TYPES, Tracer
+
+if TYPE_CHECKING:
+    from ftracefs.trace.tracing import Tracing
+
+TRACE_BUF_SIZE_DEFAULT = 1441792  # what a buffer is expanded to, in bytes
+TRACE_BUF_SIZE = 1024  # the longest marker
+
+
+class TraceArray:
+    """A trace array; the one with the empty name is the top level's (global_trace)."""
+
+    def __init__(self, tracing: Tracing, name: str, ops: FtraceOps, buffer: RingBuffer) -> None:
+        self.tracing = tracing
+        self.name = name
+        self.ops = ops
+        self.buffer = buffer
+        self.time_start = 0
+        self.current_trace: Tracer = NOP_TRACE
+        self.clock: TraceClock = TRACE_CLOCKS[0]
+        self.trace_flags: TraceIter = TRACE_DEFAULT_FLAGS
+        self.tracer_flags: dict[str, bool] = {
+            option.name: option.default for tracer in TRACE_TYPES for option in tracer.options
+        }
+        self.err_log = ErrorLog()
+        self.trace_ref = 0  # open readers that consume: the tracer may not change meanwhile
+        self._pipe_cpumask: set[int] = set()
+        self._resize_disabled = [0] * len(buffer.cpus)
+        self._clock_words = tracing.clocks.words(self.clock)
+        self._marker_page = tracing.machine.alloc(TRACE_BUF_SIZE)
+        buffer.set_clock(self._clock_words)
+
+    @property
+    def nr_cpus(self) -> int:
+        return len(self.buffer.cpus)
+
+    def _chosen(self, cpu: int | None) -> Iterable[int]:
+        return range(self.nr_cpus) if cpu is None else (cpu,)
+
+    # --- recording -------------------------------------------------------------------------------
+
+    def tracer_tracing_is_on(self) -> bool:
+        """What tracing_on shows."""
+        return self.buffer.record_is_set_on()
+
+    def set_tracing_on(self, on: bool) -> None:
+        """rb_simple_write: a change starts or stops the tracer and wakes who reads trace_pipe."""
+        if on == self.tracer_tracing_is_on():
+            return
+        if on:
+            self.buffer.record_on()
+            self.current_trace.start(self)
+        else:
+            self.buffer.record_off()
+            self.current_trace.stop(self)
+            self.buffer.wake_waiters()
+
+    def tracing_reset_online_cpus(self) -> None:
+        """Empty the buffers of all CPUs."""
+        self.buffer.reset()
+        self.time_start = self.ring_buffer_time_stamp()
+
+    def tracing_reset_cpu(self, cpu: int | None) -> None:
+        """Empty the buffer of one CPU, or of all."""
+        if cpu is None:
+            self.tracing_reset_online_cpus()
+        else:
+            self.buffer.reset(cpu)
+
+    def tracing_mark_write(self, text: bytes) -> int:
+        """Record a marker as the task that is acting, and return the bytes taken.
+
+        EINVAL with markers switched off; EBADF when nothing can be recorded, as if the file were
+        not open for writing.
+        """
+        if not self.trace_flags & TraceIter.MARKERS:
+            raise TracefsError(errno.EINVAL, "the option markers is off")
+        text = text[:TRACE_BUF_SIZE]
+        tracing = self.tracing
+        tracing.machine.memory.write(self._marker_page, text)
+        function = tracing.label("tracing_mark_write")
+        taken = tracing.machine.call(
+            function,
+            self.buffer.table,
+            self._marker_page,
+            len(text),
+            function,
+            cpu=tracing.acting_cpu(),
+        )
+        if taken >> 63:
+            raise TracefsError((1 << 64) - taken, "nothing can be recorded")
+        return taken
+
+    # --- tracer ----------------------------------------------------------------------------------
+
+    def available_tracers(self) -> list[Tracer]:
+        """The tracers this trace array can have (trace_ok_for_array)."""
+        return [tracer for tracer in TRACE_TYPES if not self.name or tracer.allow_instances]
+
+    def tracing_set_tracer(self, name: str) -> None:
+        """Put another tracer in charge, with an empty buffer; nothing happens if it is already.
+
+        EINVAL for a name that is none; EBUSY while somebody consumes the records.
+        """
+        if not self.tracing.ring_buffer_expanded:
+            self._expand()
+        tracer = next((t for t in TRACE_TYPES if t.name == name), None)
+        if tracer is None:
+            raise TracefsError(errno.EINVAL, f"no tracer {name!r}")
+        if tracer is self.current_trace:
+            return
+        if tracer not in self.available_tracers():
+            raise TracefsError(errno.EINVAL, f"{name} is not for instances")
+        if self.trace_ref:
+            raise TracefsError(errno.EBUSY, "trace_pipe is open")
+        self.current_trace.reset(self)
+        self.current_trace = NOP_TRACE
+        self.tracing_reset_online_cpus()
+        tracer.init(self)
+        self.current_trace = tracer
+
+    # --- size ------------------------------------------------------------------------------------
+
+    def _expand(self) -> None:
+        self._resize(TRACE_BUF_SIZE_DEFAULT, None)
+
+    def tracing_resize_ring_buffer(self, size: int, cpu: int | None = None) -> None:
+        """Give one CPU, or all, `size` bytes. ENOMEM when there is no room or `trace` is open."""
+        try:
+            self._resize(size & ULONG_MAX, cpu)
+        except TracefsError as error:
+            raise TracefsError(errno.ENOMEM, str(error)) from error
+
+    def _resize(self, size: int, cpu: int | None) -> None:
+        """__tracing_resize_ring_buffer."""
+        self.tracing.ring_buffer_expanded = True
+        if any(self._resize_disabled[number] for number in self._chosen(cpu)):
+            raise TracefsError(errno.EBUSY, "the buffer is being read")
+        self.buffer.resize(size, cpu)
+
+    def buffer_size_kb(self, cpu: int | None) -> str:
+        """The file buffer_size_kb of one CPU, or of all (tracing_entries_read)."""
+        if cpu is not None:
+            return f"{self.buffer.size(cpu) >> 10}\n"
+        sizes = {self.buffer.size(number) for number in self._chosen(None)}
+        if len(sizes) > 1:
+            return "X\n"
+        return self._size_text(sizes.pop() >> 10, TRACE_BUF_SIZE_DEFAULT >> 10)
+
+    def buffer_total_size_kb(self) -> str:
+        """The file of that name (tracing_total_entries_read)."""
+        total = sum(self.buffer.size(number) >> 10 for number in self._chosen(None))
+        return self._size_text(total, self.nr_cpus * (TRACE_BUF_SIZE_DEFAULT >> 10))
+
+    def _size_text(self, size_kb: int, expanded_kb: int) -> str:
+        if self.tracing.ring_buffer_expanded:
+            return f"{size_kb}\n"
+        return f"{size_kb} (expanded: {expanded_kb})\n"
+
+    # --- clock -----------------------------------------------------------------------------------
+
+    def tracing_set_clock(self, name: str) -> None:
+        """Stamp records with another clock and empty the buffer, also if it is the same one."""
+        clock = find_clock(name)
+        if clock is None:
+            raise TracefsError(errno.EINVAL, f"no clock {name!r}")
+        self.clock = clock
+        self._clock_words = self.tracing.clocks.words(clock)
+        self.buffer.set_clock(self._clock_words)
+        self.time_start = self.ring_buffer_time_stamp()
+
+    @property
+    def clock_words(self) -> ClockWords:
+        """What the writer finds beside it."""
+        return self._clock_words
+
+    def trace_clock_text(self) -> str:
+        """The file trace_clock."""
+        names = (f"[{c.name}]" if c is self.clock else c.name for c in TRACE_CLOCKS)
+        return " ".join(names) + "\n"
+
+    def ring_buffer_time_stamp(self) -> int:
+        """The time now, by the clock of this buffer."""
+        return self.tracing.clocks.read(self._clock_words)
+
+    # --- options ---------------------------------------------------------------------------------
+
+    def set_tracer_flag(self, flag: TraceIter, enabled: bool) -> None:
+        """Switch a common option."""
+        if bool(self.trace_flags & flag) == enabled:
+            return
+        self.trace_flags = self.trace_flags | flag if enabled else self.trace_flags & ~flag
+        if flag is TraceIter.OVERWRITE:
+            self.buffer.set_overwrite(enabled)
+
+    # --- readers ---------------------------------------------------------------------------------
+
+    def tracing_open(self, cpu: int | None) -> None:
+        """A reader of `trace`: no resizing meanwhile, and no recording with pause-on-trace."""
+        for number in self._chosen(cpu):
+            self._resize_disabled[number] += 1
+
+    def tracing_release(self, cpu: int | None) -> None:
+        """Undo one `tracing_open`."""
+        for number in self._chosen(cpu):
+            self._resize_disabled[number] -= 1
+
+    def tracing_stop_tr(self) -> None:
+        """Record nothing until as many `tracing_start_tr`."""
+        self.buffer.record_disable()
+
+    def tracing_start_tr(self) -> None:
+        """Undo one `tracing_stop_tr`."""
+        self.buffer.record_enable()
+
+    def open_pipe_on_cpu(self, cpu: int | None) -> None:
+        """A reader of trace_pipe. EBUSY when another one reads one of its CPUs."""
+        wanted = set(self._chosen(cpu))
+        if self._pipe_cpumask & wanted:
+            raise TracefsError(errno.EBUSY, "trace_pipe has a reader")
+        self._pipe_cpumask |= wanted
+        self.trace_ref += 1
+
+    def close_pipe_on_cpu(self, cpu: int | None) -> None:
+        """Undo one `open_pipe_on_cpu`."""
+        self._pipe_cpumask -= set(self._chosen(cpu))
+        self.trace_ref -= 1
+
+    # --- statistics ------------------------------------------------------------------------------
+
+    def tracing_stats(self, cpu: int) -> str:
+        """The file per_cpu/cpuN/stats (tracing_stats_read)."""
+        cpu_buffer = self.buffer.cpus[cpu]
+        stats, oldest = cpu_buffer.stats(), cpu_buffer.oldest_event_ts()
+        return tracing_stats(stats, oldest, self.ring_buffer_time_stamp(), self.clock.in_ns)
+
+    # --- what a reader needs ---------------------------------------------------------------------
+
+    def output_context(self) -> OutputContext:
+        """How records are to be printed now."""
+        return OutputContext(
+            self.tracing.symbols,
+            self.tracing.saved_cmdlines.names(),
+            self.trace_flags,
+            self.clock.in_ns,
+            time_start=self.time_start,
+            annotate=self.buffer.overruns() > 0,
+        )
+
+    def trace_text(self, cpu: int | None) -> TraceText:
+        """The file `trace` of one CPU, or of all, as of now."""
+        entries = self.buffer.entries()
+        header = TraceHeader(
+            self.current_trace.name,
+            self.trace_flags,
+            entries,
+            entries + self.buffer.overruns(),
+            self.nr_cpus,
+            is_dead=self.tracing.ftrace.ftrace_disabled,
+        )
+        return TraceText(header.text(), self.buffer.snapshot(cpu), self.output_context())
+
+    # --- errors ----------------------------------------------------------------------------------
+
+    def tracing_log_err(self, loc: str, cmd: str, error: str, pos: int) -> None:
+        """Say in error_log why a command was refused."""
+        now = self.tracing.clocks.read(self.tracing.clocks.words(TRACE_CLOCKS[0]))
+        self.err_log.tracing_log_err(now, loc, cmd, error, pos)

@@ -1,0 +1,12 @@
+"""The tracers that current_tracer takes, one module each."""
+
+from __future__ import annotations
+
+from ftracefs.trace.tracers.function import FUNCTION_TRACE
+from ftracefs.trace.tracers.nop import NOP_TRACE
+from ftracefs.trace.tracers.tracer import Tracer
+
+# trace_types: the tracer registered last comes first.
+TRACE_TYPES: tuple[Tracer, ...] = (FUNCTION_TRACE, NOP_TRACE)
+
+__all__ = ["FUNCTION_TRACE", "NOP_TRACE", "TRACE_TYPES", "Tracer"]

@@ -1,0 +1,55 @@
+"""The function tracer (kernel/trace/trace_functions.c).
+
+    function_trace_init → tracing_start_function_trace → register_function_trace
+                        → register_ftrace_function(tr->ops)
+
+What runs in a traced function is guest code, function_trace_call of ftracefs/guest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ftracefs.trace.options import FUNCTION_OPTIONS
+from ftracefs.trace.tracers.tracer import Tracer
+
+if TYPE_CHECKING:
+    from ftracefs.trace.trace_array import TraceArray
+
+
+def function_trace_init(tr: TraceArray) -> None:
+    """Hang this trace array's op into the functions its filter lets through."""
+    tr.ops.func = tr.tracing.label("function_trace_call")
+    tr.ops.private = tr.buffer.table
+    tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
+    try:
+        tr.tracing.ftrace.register_ftrace_function(tr.ops)
+    except BaseException:
+        _stop(tr)
+        raise
+
+
+def function_trace_reset(tr: TraceArray) -> None:
+    """Take it out again."""
+    tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
+    _stop(tr)
+
+
+def _stop(tr: TraceArray) -> None:
+    tr.tracing.saved_cmdlines.tracing_stop_cmdline_record()
+    tr.ops.func = tr.tracing.label("ftrace_stub")
+
+
+def function_trace_start(tr: TraceArray) -> None:
+    """tracing_on goes from 0 to 1: begin with an empty buffer."""
+    tr.tracing_reset_online_cpus()
+
+
+FUNCTION_TRACE = Tracer(
+    "function",
+    init=function_trace_init,
+    reset=function_trace_reset,
+    start=function_trace_start,
+    options=FUNCTION_OPTIONS,
+    allow_instances=True,
+)
