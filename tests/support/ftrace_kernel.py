@@ -14,6 +14,7 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.text_poke import text_gen_call
 from ftracefs.ftrace import Ftrace
+from ftracefs.ftrace.init import ftrace_process_locs
 from ftracefs.guest import load_guest
 
 SOURCE = """# A test kernel.
@@ -289,3 +290,24 @@ def many_functions(names: list[str]) -> KernelImage:
         small.labels,
         small.constants,
     )
+
+
+def add_module(
+    ftrace: Ftrace, name: str, functions: list[str], base: int = 0xFFFFFFFFC0800000
+) -> None:
+    """Put a module of such functions into the machine and let ftrace take over its sites."""
+    sites = np.arange(len(functions), dtype=np.uint64) * np.uint64(16) + np.uint64(base)
+    code = np.full((len(functions), 16), 0xCC, dtype=np.uint8)
+    code[:, :5] = text_gen_call(sites, ftrace.fentry)
+    code[:, 5] = 0xC3
+    symbols = [
+        Symbol(function, address, 16, ".text", "t")
+        for function, address in zip(functions, sites.tolist(), strict=True)
+    ]
+
+    def load() -> None:
+        ftrace.machine.load_segments({".text": (base, code.tobytes())})
+        ftrace.kallsyms.add(name, symbols, module=name)
+        ftrace_process_locs(ftrace, name, sites.tolist())
+
+    ftrace.machine.run(load)
