@@ -10,6 +10,7 @@ from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace import registration, show
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.init import ftrace_init
+from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
 from ftracefs.ftrace.ops import FtraceOps
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
 
@@ -53,6 +54,16 @@ class Ftrace(FtraceState):
     def unregister_ftrace_function(self, ops: FtraceOps) -> None:
         """Have `ops` called no more."""
         registration.unregister_ftrace_function(self, ops)
+
+    # --- modules ---------------------------------------------------------------------------------
+
+    def load_module(self, module: TracedModule) -> None:
+        """Take over the call sites of a module whose code is in RAM and has not run yet."""
+        ftrace_module_load(self, module)
+
+    def unload_module(self, name: str) -> None:
+        """Forget a module's call sites."""
+        ftrace_release_mod(self, name)
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def as_ips(values: Ips | list[int] | set[int]) -> Ips:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FtraceHash:
-    """A set of call-site addresses. `ips` is sorted and never written to."""
+    """A set of call sites, sorted and never written to; 0 stands for sites that are gone."""
 
     ips: Ips
     flags: int = 0
@@ -102,7 +102,7 @@ def hash_table(hash: FtraceHash) -> Ips:
     while size < 2 * hash.count:
         size *= 2
     table = np.zeros(size, dtype=np.uint64)
-    waiting = hash.ips
+    waiting = hash.ips[hash.ips != 0]
     slots = ((waiting >> np.uint64(4)) & np.uint64(size - 1)).astype(np.int64)
     while len(waiting):
         # Each slot that is free takes the first that asks for it; all others move on by one, so an

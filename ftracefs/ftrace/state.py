@@ -81,6 +81,7 @@ class FtraceState:
         self.bugs: list[str] = []  # what ftrace_bug printed
 
         self.global_ops = FtraceOps(self.memory, stub, name="global_ops")
+        self.filtered_ops = [self.global_ops]  # those with filter files: of each trace array
 
     # --- guest addresses -------------------------------------------------------------------------
 

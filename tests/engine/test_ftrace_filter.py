@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from support.ftrace_kernel import add_module, ftrace_machine, many_functions
+from support.ftrace_kernel import ftrace_machine, load_module, many_functions, module_of
 
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps, FtraceRegex
@@ -34,7 +34,7 @@ TRUNCATE, BOTH = os.O_WRONLY | os.O_TRUNC, os.O_RDWR
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Ftrace]:
     with ftrace_machine(many_functions([*VFS, *OTHERS])) as made:
-        add_module(made, "dummy", DUMMY)
+        load_module(made, module_of("dummy", DUMMY))
         yield made
 
 

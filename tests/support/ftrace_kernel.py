@@ -10,11 +10,11 @@ import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, TEXT_BASE
 from emulated_kernel.assembler import Symbol, assemble
-from emulated_kernel.image import KernelImage
+from emulated_kernel.image import KernelImage, Module
+from emulated_kernel.images.builtin import MODULE_TEXT
 from emulated_kernel.machine import Machine
 from emulated_kernel.text_poke import text_gen_call
 from ftracefs.ftrace import Ftrace
-from ftracefs.ftrace.init import ftrace_process_locs
 from ftracefs.guest import load_guest
 
 SOURCE = """# A test kernel.
@@ -292,22 +292,25 @@ def many_functions(names: list[str]) -> KernelImage:
     )
 
 
-def add_module(
-    ftrace: Ftrace, name: str, functions: list[str], base: int = 0xFFFFFFFFC0800000
-) -> None:
-    """Put a module of such functions into the machine and let ftrace take over its sites."""
+def module_of(name: str, functions: list[str], base: int = MODULE_TEXT) -> Module:
+    """A module of such functions."""
     sites = np.arange(len(functions), dtype=np.uint64) * np.uint64(16) + np.uint64(base)
     code = np.full((len(functions), 16), 0xCC, dtype=np.uint8)
-    code[:, :5] = text_gen_call(sites, ftrace.fentry)
+    code[:, :5] = text_gen_call(sites, kernel_image().labels["__fentry__"])
     code[:, 5] = 0xC3
     symbols = [
         Symbol(function, address, 16, ".text", "t")
         for function, address in zip(functions, sites.tolist(), strict=True)
     ]
+    labels = {s.name: s.address for s in symbols}
+    return Module(name, {".text": (base, code.tobytes())}, symbols, sites.tolist(), labels)
+
+
+def load_module(ftrace: Ftrace, module: Module) -> None:
+    """Put a module into the machine."""
 
     def load() -> None:
-        ftrace.machine.load_segments({".text": (base, code.tobytes())})
-        ftrace.kallsyms.add(name, symbols, module=name)
-        ftrace_process_locs(ftrace, name, sites.tolist())
+        ftrace.machine.load_segments(dict(module.segments))
+        ftrace.load_module(module)
 
     ftrace.machine.run(load)
