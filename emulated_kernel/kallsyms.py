@@ -98,7 +98,6 @@ class Kallsyms:
     def _rebuild(self) -> None:
         everything = [e for group in self._groups.values() for e in reversed(group)]
         everything.sort(key=lambda e: e.address)
-        self.generation += 1
         self._by_name = {}
         for entry in everything:
             self._by_name.setdefault(entry.name, entry.address)
@@ -109,6 +108,7 @@ class Kallsyms:
         self._entries = first
         self._addresses = np.array([e.address for e in first], dtype=np.uint64)
         self._ends = np.array([e.end for e in first], dtype=np.uint64)
+        self.generation += 1
 
     def numbers(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """For many addresses the number of their symbol, or -1."""

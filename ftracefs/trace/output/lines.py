@@ -1,0 +1,182 @@
+"""Entries as text (print_trace_line), a whole block of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ftracefs.ring_buffer.entries import Entries
+from ftracefs.trace.options import TraceIter
+from ftracefs.trace.output.event_output import (
+    EVENTS,
+    TRACE_PRINT,
+    EventText,
+    TraceEventFunctions,
+    by_type,
+    trace_print_msg_only,
+)
+from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.trace_context import trace_print_context, trace_print_lat_context
+
+Pieces = tuple[list[bytes], ...]
+
+
+class LinePrinter:
+    """Prints the entries of one reader, block after block.
+
+    It remembers what depends on what has been printed: how many, and of which CPUs.
+    """
+
+    def __init__(
+        self,
+        context: OutputContext,
+        events: Mapping[int, TraceEventFunctions] = EVENTS,
+    ) -> None:
+        self._context = context
+        self._events = events
+        self._index = 0
+        self._started: set[int] = set()
+
+    def text(self, entries: Entries, next_ts: int | None = None) -> bytes:
+        """All of them in one; `next_ts` is the time of the entry that will come behind them."""
+        pieces = self._pieces(entries, next_ts)
+        if len(pieces) == 1:
+            return b"".join(pieces[0])
+        interleaved: list[bytes] = [b""] * (len(pieces) * len(entries))
+        for number, piece in enumerate(pieces):
+            interleaved[number :: len(pieces)] = piece
+        return b"".join(interleaved)
+
+    def lines(self, entries: Entries, next_ts: int | None = None) -> list[bytes]:
+        """The text of each."""
+        pieces = self._pieces(entries, next_ts)
+        return pieces[0] if len(pieces) == 1 else list(map(b"".join, zip(*pieces, strict=True)))
+
+    def _pieces(self, entries: Entries, next_ts: int | None) -> Pieces:
+        flags = self._context.flags
+        if flags & TraceIter.BIN:
+            pieces = self._bin(entries)
+        elif flags & TraceIter.HEX:
+            pieces = self._hex(entries)
+        elif flags & TraceIter.RAW:
+            pieces = self._raw(entries)
+        else:
+            pieces = self._trace(entries, next_ts)
+        if flags & TraceIter.PRINTK_MSGONLY and flags & TraceIter.PRINTK:
+            pieces = self._printk_msg_only(entries, pieces)
+        for index, count in entries.lost.items():
+            text = b"CPU:%d [LOST %d EVENTS]\n" % (entries.cpu[index], count)
+            if count < 0:
+                text = b"CPU:%d [LOST EVENTS]\n" % entries.cpu[index]
+            pieces[0][index] = text + pieces[0][index]
+        self._index += len(entries)
+        return pieces
+
+    # --- the formats -----------------------------------------------------------------------------
+
+    def _trace(self, entries: Entries, next_ts: int | None) -> Pieces:
+        """For people (print_trace_fmt)."""
+        context = self._context
+
+        def printer(number: int) -> EventText:
+            event = self._events.get(number)
+            return _unknown_type if event is None else event.trace
+
+        bodies = by_type(entries, context, printer)
+        pieces: Pieces = (bodies,)
+        if context.flags & TraceIter.CONTEXT_INFO:
+            if context.flags & TraceIter.LATENCY_FMT:
+                before = trace_print_lat_context(entries, context, self._index, next_ts)
+            else:
+                before = trace_print_context(entries, context)
+            pieces = (*before, bodies)
+        if context.annotate and context.flags & TraceIter.ANNOTATE:
+            self._test_cpu_buff_start(entries, pieces[0])
+        return pieces
+
+    def _test_cpu_buff_start(self, entries: Entries, texts: list[bytes]) -> None:
+        """Mark where the records of each CPU begin, but not at the top of the trace."""
+        for cpu in np.unique(entries.cpu).tolist():
+            if cpu not in self._started:
+                self._started.add(cpu)
+                index = int(np.argmax(entries.cpu == cpu))
+                if self._index + index > 1:
+                    texts[index] = b"##### CPU %u buffer started ####\n" % cpu + texts[index]
+
+    def _numbers(self, entries: Entries) -> list[tuple[int, int, int]]:
+        return list(
+            zip(entries.pid.tolist(), entries.cpu.tolist(), entries.ts.tolist(), strict=True)
+        )
+
+    def _raw(self, entries: Entries) -> Pieces:
+        """Plain numbers (print_raw_fmt)."""
+
+        def printer(number: int) -> EventText:
+            event = self._events.get(number)
+            return _unknown_raw if event is None else event.raw
+
+        bodies = by_type(entries, self._context, printer)
+        if not self._context.flags & TraceIter.CONTEXT_INFO:
+            return (bodies,)
+        return [b"%d %d %d " % numbers for numbers in self._numbers(entries)], bodies
+
+    def _hex(self, entries: Entries) -> Pieces:
+        """The bytes of each field, the most significant first (print_hex_fmt)."""
+
+        def printer(number: int) -> EventText:
+            event = self._events.get(number)
+            return _nothing if event is None else event.hex
+
+        bodies = by_type(entries, self._context, printer)
+        bodies = [body + b"\n" for body in bodies]
+        if not self._context.flags & TraceIter.CONTEXT_INFO:
+            return (bodies,)
+        numbers = self._numbers(entries)
+        return [b"%08x %08x %016x " % (p & 0xFFFFFFFF, c, t) for p, c, t in numbers], bodies
+
+    def _bin(self, entries: Entries) -> Pieces:
+        """The bytes of each field as they are (print_bin_fmt)."""
+
+        def printer(number: int) -> EventText:
+            event = self._events.get(number)
+            return _nothing if event is None else event.binary
+
+        bodies = by_type(entries, self._context, printer)
+        if not self._context.flags & TraceIter.CONTEXT_INFO:
+            return (bodies,)
+        before = [
+            p.to_bytes(4, "little", signed=True) + c.to_bytes(4, "little") + t.to_bytes(8, "little")
+            for p, c, t in self._numbers(entries)
+        ]
+        return before, bodies
+
+    def _printk_msg_only(self, entries: Entries, pieces: Pieces) -> Pieces:
+        where = np.flatnonzero(entries.type == TRACE_PRINT)
+        texts = trace_print_msg_only(entries.take(where), self._context)
+        for index, text in zip(where.tolist(), texts, strict=True):
+            for piece in pieces:
+                piece[index] = b""
+            pieces[-1][index] = text
+        return pieces
+
+
+def _unknown_type(entries: Entries, context: OutputContext) -> list[bytes]:
+    return [b"Unknown type %d\n" % number for number in entries.type.tolist()]
+
+
+def _unknown_raw(entries: Entries, context: OutputContext) -> list[bytes]:
+    return [b"%d ?\n" % number for number in entries.type.tolist()]
+
+
+def _nothing(entries: Entries, context: OutputContext) -> list[bytes]:
+    return [b""] * len(entries)
+
+
+def format_entries(
+    entries: Entries,
+    context: OutputContext,
+    events: Mapping[int, TraceEventFunctions] = EVENTS,
+) -> bytes:
+    """The text of a whole trace."""
+    return LinePrinter(context, events).text(entries)

@@ -1,0 +1,78 @@
+"""Addresses as the trace shows them (seq_print_ip_sym), each looked up once."""
+
+from __future__ import annotations
+
+from emulated_kernel.kallsyms import Kallsyms
+from ftracefs.trace.options import TraceIter
+
+# The options that change what is printed for an address.
+SYM_FLAGS = TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR | TraceIter.PRINT_PARENT
+_KEPT = 1 << 17
+_KERNEL_HALF = 0xFFFFFFFF00000000
+
+
+class _Calls(dict[int, bytes]):
+    """`function <-caller` and a newline, by the low halves of both addresses."""
+
+    def __init__(self, texts: SymbolText, flags: TraceIter) -> None:
+        super().__init__()
+        self._texts = texts
+        self._flags = flags
+
+    def __missing__(self, key: int) -> bytes:
+        if len(self) >= _KEPT:
+            self.clear()
+        ip, parent_ip = key >> 32 | _KERNEL_HALF, key & 0xFFFFFFFF | _KERNEL_HALF
+        text = self[key] = self._texts.call(ip, parent_ip, self._flags)
+        return text
+
+
+class SymbolText:
+    """The texts of addresses, kept until the symbols change."""
+
+    def __init__(self, kallsyms: Kallsyms) -> None:
+        self._kallsyms = kallsyms
+        self._generation = kallsyms.generation
+        self._addresses: dict[tuple[int, TraceIter], bytes] = {}
+        self._calls: dict[TraceIter, _Calls] = {}
+
+    def _check(self) -> None:
+        if self._generation != self._kallsyms.generation or len(self._addresses) >= _KEPT:
+            self._generation = self._kallsyms.generation
+            self._addresses = {}
+            self._calls = {}
+
+    def calls(self, flags: TraceIter) -> _Calls:
+        """Texts of calls between functions above 0xffffffff00000000, by `ip << 32 | parent_ip`."""
+        self._check()
+        wanted = flags & SYM_FLAGS
+        if wanted not in self._calls:
+            self._calls[wanted] = _Calls(self, wanted)
+        return self._calls[wanted]
+
+    def call(self, ip: int, parent_ip: int, flags: TraceIter) -> bytes:
+        """A function record without its context (print_fn_trace)."""
+        text = self.seq_print_ip_sym(ip, flags)
+        if flags & TraceIter.PRINT_PARENT and parent_ip:
+            text += b" <-" + self.seq_print_ip_sym(parent_ip, flags)
+        return text + b"\n"
+
+    def seq_print_ip_sym(self, ip: int, flags: TraceIter) -> bytes:
+        """An address as symbol; with its offset or the address itself as the options say."""
+        self._check()
+        key = ip, flags & (TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR)
+        text = self._addresses.get(key)
+        if text is None:
+            text = self._addresses[key] = self._look_up(ip, flags)
+        return text
+
+    def _look_up(self, ip: int, flags: TraceIter) -> bytes:
+        if ip == 0:
+            text = "0"
+        elif (location := self._kallsyms.kallsyms_lookup(ip)) is None:
+            text = f"0x{ip:08x}"
+        else:
+            text = str(location) if flags & TraceIter.SYM_OFFSET else location.name
+        if ip and flags & TraceIter.SYM_ADDR:
+            text += f" <{ip:016x}>"
+        return text.encode()

@@ -1,0 +1,156 @@
+"""What a reader of `trace_pipe` gets: records in order of time, gone once they are printed.
+
+A read consumes exactly the records whose lines it prints (tracing_read_pipe). The lines are made
+ahead, from what stands on the readers' pages of all CPUs: nothing else can touch those records, but
+for a reset or another reader, which the buffers' generations tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ftracefs.ring_buffer.buffer import RingBuffer
+from ftracefs.ring_buffer.entries import Entries, merge
+from ftracefs.ring_buffer.layout import PAGE_SIZE
+from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
+from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
+from ftracefs.trace.output.lines import LinePrinter
+from ftracefs.trace.output.output_context import OutputContext
+
+_SEQ_BYTES = PAGE_SIZE - 1  # what a trace_seq holds
+_TOO_BIG = b"[LINE TOO BIG]\n"
+
+
+class _Batch:
+    """Lines made ahead, and the records they stand for."""
+
+    def __init__(self, entries: Entries, lines: list[bytes], generations: list[int]) -> None:
+        self.lines = lines
+        self.generations = generations
+        self.done = 0
+        self._cpus: list[int] = entries.cpu.tolist()
+        self._ends: list[int] = entries.end.tolist()
+        self._times: list[int] = entries.ts.tolist()
+
+    def consume(self, cpus: Mapping[int, RingBufferPerCpu], count: int) -> None:
+        """Take the next `count` records off their buffers."""
+        last: dict[int, int] = {}
+        counts: dict[int, int] = {}
+        for index in range(self.done, self.done + count):
+            cpu = self._cpus[index]
+            last[cpu] = index
+            counts[cpu] = counts.get(cpu, 0) + 1
+        for cpu, index in last.items():
+            cpus[cpu].consume(counts[cpu], self._ends[index], self._times[index])
+        self.done += count
+
+
+class TracePipe:
+    """One reader of one CPU's buffer (`cpu`) or of all. Called on the machine thread."""
+
+    def __init__(self, buffer: RingBuffer, cpu: int | None = None) -> None:
+        self._buffer = buffer
+        self._cpu = cpu
+        self._batch: _Batch | None = None
+        self._context: OutputContext | None = None
+        self._leftover = b""  # of a line longer than what the reader asked for
+
+    def is_empty(self) -> bool:
+        """Whether a read would have to wait."""
+        return not self._leftover and self._buffer.is_empty(self._cpu)
+
+    def read(
+        self,
+        size: int,
+        context: OutputContext,
+        events: Mapping[int, TraceEventFunctions] = EVENTS,
+    ) -> bytes:
+        """Print records until `size` bytes or a trace_seq is full; b"" when there are none.
+
+        Lines are whole unless `size` is less than one; the rest of such a line comes first the next
+        time.
+        """
+        if not self._leftover:
+            self._leftover = self._fill(min(size, _SEQ_BYTES), context, events)
+        text, self._leftover = self._leftover[:size], self._leftover[size:]
+        return text
+
+    def _fill(
+        self, size: int, context: OutputContext, events: Mapping[int, TraceEventFunctions]
+    ) -> bytes:
+        parts: list[bytes] = []
+        used = 0
+        cpus = {cpu_buffer.cpu: cpu_buffer for cpu_buffer in self._chosen()}
+        while used < size:
+            batch = self._next_batch(context, events)
+            if batch is None:
+                break
+            taken = 0
+            for line in batch.lines[batch.done :]:
+                if used + len(line) > _SEQ_BYTES:
+                    break
+                parts.append(line)
+                used += len(line)
+                taken += 1
+                if used >= size:
+                    break
+            if taken == 0:
+                if parts:
+                    break
+                parts.append(_TOO_BIG)
+                used, taken = size, 1
+            batch.consume(cpus, taken)
+        return b"".join(parts)
+
+    def _chosen(self) -> list[RingBufferPerCpu]:
+        cpus = self._buffer.cpus
+        return cpus if self._cpu is None else [cpus[self._cpu]]
+
+    def _next_batch(
+        self, context: OutputContext, events: Mapping[int, TraceEventFunctions]
+    ) -> _Batch | None:
+        """The lines made ahead if there are any left and they still hold, or new ones."""
+        batch, chosen = self._batch, self._chosen()
+        if (
+            batch is not None
+            and batch.done < len(batch.lines)
+            and batch.generations == [cpu_buffer.generation for cpu_buffer in chosen]
+            and self._is_current(context)
+        ):
+            return batch
+        self._context = context
+        self._batch = self._make_batch(chosen, context, events)
+        return self._batch
+
+    def _is_current(self, context: OutputContext) -> bool:
+        """Whether lines made ahead would come out the same now."""
+        before = self._context
+        return before is not None and before.names is context.names and before == context
+
+    def _make_batch(
+        self,
+        chosen: list[RingBufferPerCpu],
+        context: OutputContext,
+        events: Mapping[int, TraceEventFunctions],
+    ) -> _Batch | None:
+        found: list[tuple[int, Unread]] = []
+        more: list[int] = []
+        for cpu_buffer in chosen:
+            unread = cpu_buffer.rb_get_reader_page()
+            if unread is not None:
+                found.append((cpu_buffer.cpu, unread))
+                if cpu_buffer.writer_has_left():
+                    more.append(cpu_buffer.cpu)
+        if not found:
+            return None
+        entries = merge(self._buffer.copy(found), {cpu: part.lost for cpu, part in found})
+        # Behind the last record of a page stands one that may be older than what other CPUs hold.
+        certain = len(entries)
+        for cpu in more:
+            last = np.flatnonzero(entries.cpu == cpu)
+            certain = min(certain, int(last[-1]) + 1) if len(last) else certain
+        entries = entries[:certain]
+        generations = [cpu_buffer.generation for cpu_buffer in chosen]
+        return _Batch(entries, LinePrinter(context, events).lines(entries), generations)

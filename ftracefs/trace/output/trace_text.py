@@ -1,0 +1,59 @@
+"""What an open `trace` file shows: everything unread, as of one moment.
+
+Linux walks the living buffer, which can go on for ever when the reading itself is traced. Here the
+pages are copied at the open, and the text is made from the copies, block after block as it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ftracefs.ring_buffer.entries import Entries, merge
+from ftracefs.ring_buffer.pages import Pages
+from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
+from ftracefs.trace.output.lines import LinePrinter
+from ftracefs.trace.output.output_context import OutputContext
+
+_BLOCK = 8192  # entries
+
+
+class TraceText:
+    """The text of a trace, which need not be made on the machine thread.
+
+    Not for two threads at once.
+    """
+
+    def __init__(
+        self,
+        header: str,
+        pages: Pages,
+        context: OutputContext,
+        events: Mapping[int, TraceEventFunctions] = EVENTS,
+    ) -> None:
+        self._text = bytearray(header, "utf-8", "surrogateescape")
+        self._pages: Pages | None = pages
+        self._entries: Entries | None = None
+        self._done = 0
+        self._printer = LinePrinter(context, events)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes of the text, less than `size` only at its end."""
+        while len(self._text) < offset + size and self._more():
+            pass
+        return bytes(self._text[offset : offset + size])
+
+    def _more(self) -> bool:
+        """Print another block; False when there is none."""
+        if self._pages is not None:
+            self._entries, self._pages = merge(self._pages), None
+        entries = self._entries
+        if entries is None:
+            return False
+        stop = min(self._done + _BLOCK, len(entries))
+        is_last = stop == len(entries)
+        next_ts = None if is_last else int(entries.ts[stop])
+        self._text += self._printer.text(entries[self._done : stop], next_ts)
+        self._done = stop
+        if is_last:
+            self._entries = None
+        return True
