@@ -103,8 +103,9 @@ def prepare(path: Path) -> bool:
             raise MountError(f"{path}: a dead ftracefs is mounted there and stays: {reason}")
         cleared = True
     try:
-        if any(os.scandir(path)):
-            raise MountError(f"{path} is not empty")
+        with os.scandir(path) as entries:
+            if any(entries):
+                raise MountError(f"{path} is not empty")
     except OSError as error:
         raise MountError(f"{path}: {error.strerror}") from None
     return cleared

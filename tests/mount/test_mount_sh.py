@@ -1,0 +1,176 @@
+"""mount.sh over the fake tree: what a person types, from a clone that is already prepared.
+
+The clone's Python is a script that notes what it is asked to do, so that no package is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.daemon import FAKE, TIMEOUT, environment, wait_until
+from support.mounts import ROOT
+
+from ftracefs.mount import mountpoint
+
+PYTHON = """\
+#!/bin/sh
+echo "$@" >> '{calls}'
+case "$*" in
+"-P -m ftracefs "*) shift 3; exec {fake} "$@" ;;
+"-m pip "*) exit 0 ;;
+*) exec {python} "$@" ;;
+esac
+"""
+
+
+class Clone:
+    """A directory with mount.sh and a prepared environment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.calls = path / "calls"
+        self.tracing = path / "tracing"
+        for name in ("mount.sh", "pyproject.toml"):
+            shutil.copy(ROOT / name, path)
+        python = path / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(PYTHON.format(calls=self.calls, fake=" ".join(FAKE), python=FAKE[0]))
+        python.chmod(0o755)
+        self.stamp(path)
+
+    def stamp(self, place: Path) -> None:
+        """Say that the environment was made at `place` from today's pyproject.toml."""
+        text = f"{place}\n{(self.path / 'pyproject.toml').read_text()}"
+        (self.path / ".venv" / "ftracefs-stamp").write_text(text)
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        script = "./mount.sh" if cwd is None else str(self.path / "mount.sh")
+        return subprocess.run(
+            [script, *arguments],
+            cwd=cwd or self.path,
+            env={**environment(), "XDG_STATE_HOME": str(self.path / "state")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+
+    def called(self) -> list[str]:
+        return self.calls.read_text().splitlines() if self.calls.exists() else []
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Iterator[Clone]:
+    clone = Clone(tmp_path)
+    yield clone
+    for mount in mountpoint.parse_mountinfo(Path("/proc/self/mountinfo").read_bytes()):
+        if mount.path.is_relative_to(tmp_path):
+            clone.run("--unmount", str(mount.path))
+            mountpoint.unmount(mount.path, lazy=True)
+
+
+def test_a_mount_and_its_end(fuse: None, clone: Clone) -> None:
+    done = clone.run()
+    assert done.returncode == 0, done.stderr
+    assert (clone.tracing / "README").read_text() == "a fake\n"
+    assert done.stdout.endswith(f"    ./mount.sh --unmount {clone.tracing}\n")
+    done = clone.run("--unmount")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert mountpoint.mounted_at(clone.tracing) is None
+    assert clone.run("--unmount").returncode == 1
+
+
+def test_options_and_the_mount_point_come_in_any_order(fuse: None, clone: Clone) -> None:
+    elsewhere = clone.path / "some where"
+    elsewhere.mkdir()
+    done = clone.run("--cpus", "4", "my traces", "--pure", cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    options = (elsewhere / "my traces" / "options").read_text()
+    assert "cpus=4" in options
+    assert "pure=True" in options
+    assert clone.run("my traces", "--unmount", cwd=elsewhere).returncode == 0
+
+
+def test_the_next_start_clears_away_what_a_killed_daemon_left(fuse: None, clone: Clone) -> None:
+    pid = int(clone.run().stdout.partition("(pid ")[2].partition(",")[0])
+    reader = subprocess.Popen(["cat", clone.tracing / "trace_pipe"], stderr=subprocess.DEVNULL)
+    os.kill(pid, signal.SIGKILL)
+    reader.wait(TIMEOUT)
+
+    def is_dead() -> bool:
+        try:
+            os.statvfs(clone.tracing)
+        except OSError:
+            return True
+        return False
+
+    wait_until(is_dead, "the mount is dead")
+    done = clone.run()
+    assert done.returncode == 0, done.stderr
+    assert "cleared a dead mount away" in done.stderr
+    assert (clone.tracing / "README").read_text() == "a fake\n"
+
+
+def test_a_second_mount_at_the_same_place_is_refused(fuse: None, clone: Clone) -> None:
+    assert clone.run().returncode == 0
+    done = clone.run()
+    assert done.returncode == 1
+    assert "is mounted there already" in done.stderr
+    assert (clone.tracing / "README").read_text() == "a fake\n"
+
+
+def test_a_directory_with_something_in_it_is_refused(fuse: None, clone: Clone) -> None:
+    clone.tracing.mkdir()
+    (clone.tracing / "mine").touch()
+    done = clone.run()
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
+    assert (clone.tracing / "mine").exists()
+
+
+def test_a_prepared_clone_is_not_prepared_again(clone: Clone) -> None:
+    assert clone.run("--prepare").returncode == 0
+    assert clone.called() == []
+
+
+def test_a_changed_list_of_packages_is_installed(clone: Clone) -> None:
+    with (clone.path / "pyproject.toml").open("a") as pyproject:
+        pyproject.write("# changed\n")
+    for _ in range(2):
+        assert clone.run("--prepare").returncode == 0
+    installs = [call for call in clone.called() if call.startswith("-m pip install")]
+    assert installs == [
+        f"-m pip install --quiet --disable-pip-version-check --editable {clone.path}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("one", "two"),
+        ("--cpus",),
+        ("--cpus", "9"),
+        ("--unknown",),
+        ("--unmount", "--pure"),
+        ("--unmount", "--prepare"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(clone: Clone, arguments: tuple[str, ...]) -> None:
+    done = clone.run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr
+
+
+def test_help_shows_every_option_of_mount(clone: Clone) -> None:
+    done = clone.run("--help")
+    assert done.returncode == 0
+    for option in ("--unmount", "--kernel", "--cpus", "--clock", "--isolated", "--pure", "--log"):
+        assert f"{option} " in done.stdout
+    assert clone.called() == []
