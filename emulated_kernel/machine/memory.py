@@ -32,6 +32,7 @@ from emulated_kernel.asm_offsets import (
     TEXT_BASE,
 )
 from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.machine.heap import Heap
 
 PAGE = 4096
 LARGE_PAGE = 2 << 20
@@ -51,9 +52,9 @@ DATA_PHYS, DATA_LIMIT = 32 * MIB, 8 * MIB
 MODULES_PHYS, MODULES_LIMIT = 48 * MIB, 16 * MIB
 MODULES_DATA_PHYS, MODULES_DATA_LIMIT = 64 * MIB, 8 * MIB
 GUEST_PHYS, GUEST_LIMIT = 72 * MIB, 56 * MIB  # what the guest's own page allocator owns
-# What the host hands out. Two pages with equal address bits 12..19 share an entry of Unicorn's soft
-# TLB; the heap's first pages are the per-CPU ones, which all code touches, so they keep clear of the
-# lowest entries, where text and trampolines begin.
+# What the host hands out. Two pages with equal address bits 12..19 share an entry of the soft TLB;
+# the first pages are the per-CPU ones, which all code touches, so they keep clear of the lowest
+# entries, where text and trampolines begin.
 HEAP_PHYS, HEAP_LIMIT = 128 * MIB + 0xE0000, RAM_BYTES - 128 * MIB - 0xE0000
 
 _PRESENT, _WRITE, _ACCESSED, _DIRTY, _LARGE, _NX = 1, 2, 0x20, 0x40, 0x80, 1 << 63
@@ -96,9 +97,7 @@ class Memory:
         self.host_address = ctypes.addressof(self._bytes)
         self._array = np.frombuffer(self.ram, dtype=np.uint8)
         self._next_table = TABLES
-        self._heap_next = HEAP_PHYS
-        self._heap_free: dict[int, list[int]] = {}
-        self._heap_sizes: dict[int, int] = {}
+        self._heap = Heap(HEAP_PHYS, HEAP_LIMIT)
         self.cr3 = self._build_page_tables()
 
     # --- addresses -------------------------------------------------------------------------------
@@ -183,24 +182,15 @@ class Memory:
     def alloc(self, size: int, align: int = PAGE) -> int:
         """Zeroed memory in the direct map for the host side's own structures.
 
-        Blocks of the same size are reused after `free`; an exhausted heap raises MemoryError.
+        Raises MemoryError when none is left.
         """
-        free = self._heap_free.get(size)
-        if free and free[-1] % align == 0:
-            address = free.pop()
-        else:
-            at = -(-self._heap_next // align) * align
-            if at + size > HEAP_PHYS + HEAP_LIMIT:
-                raise MemoryError("the emulated machine's memory is used up")
-            self._heap_next = at + size
-            address = PAGE_OFFSET + at
-        self._heap_sizes[address] = size
+        address = PAGE_OFFSET + self._heap.alloc(size, align)
         self.write(address, bytes(size))
         return address
 
     def free(self, address: int) -> None:
         """Give back what `alloc` gave."""
-        self._heap_free.setdefault(self._heap_sizes.pop(address), []).append(address)
+        self._heap.free(address - PAGE_OFFSET)
 
     # --- page tables -----------------------------------------------------------------------------
 

@@ -114,24 +114,24 @@ def test_no_page_shares_a_soft_tlb_entry_with_its_cpus_own_pages(memory: Memory)
 def test_freeing_gives_everything_back(memory: Memory) -> None:
     percpu = memory.alloc(4096)
     RingBuffer(memory, [percpu], 1 << 20).free()
-    before = set(memory._heap_sizes)
+    before = set(memory._heap.used)
     buffer = RingBuffer(memory, [percpu], 1 << 20)
     buffer.resize(2 << 20)
     ModelWriter(memory, buffer.cpus[0].address).write(function_record(IP, 0))
     buffer.cpus[0].rb_get_reader_page()  # the writer now stands outside the ring
     buffer.free()
-    assert set(memory._heap_sizes) == before
+    assert set(memory._heap.used) == before
 
 
 def test_a_buffer_larger_than_the_machine_is_enomem_and_takes_nothing() -> None:
     memory = Memory()
     rig = Rig(memory)
     rig.trace(0, 10)
-    before = set(memory._heap_sizes)
+    before = set(memory._heap.used)
     with pytest.raises(TracefsError) as caught:
         rig.buffer.resize(1 << 30)
     assert caught.value.errno == errno.ENOMEM
-    assert set(memory._heap_sizes) == before
+    assert set(memory._heap.used) == before
     assert rig.numbers() == list(range(10))
 
 
