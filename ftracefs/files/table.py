@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ftracefs.files import buffer, emulator, filters, info, tracer
+from ftracefs.files import buffer, emulator, events, filters, info, tracer
 from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.instances import Instances
@@ -75,6 +75,8 @@ TRACE_ARRAY_FILES = (
     File("tracing_on", 0o640, buffer.tracing_on),
 )
 
+EVENTS_FILES = (File("enable", 0o640, events.enable),)
+
 PER_CPU_FILES = (
     PerCpuFile("buffer_size_kb", 0o640, buffer.buffer_size_kb),
     PerCpuFile("stats", 0o440, buffer.stats),
@@ -96,6 +98,9 @@ def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
     entries: dict[str, Node] = {
         file.name: _with_mode(file.make(tr), file.mode) for file in TOP_FILES + TRACE_ARRAY_FILES
     }
+    entries["events"] = Directory(
+        {file.name: _with_mode(file.make(tr), file.mode) for file in EVENTS_FILES}
+    )
     entries["instances"] = Instances()
     entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
     if not pure:

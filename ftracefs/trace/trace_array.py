@@ -128,8 +128,7 @@ class TraceArray:
 
         EINVAL for a name that is none; EBUSY while somebody consumes the records.
         """
-        if not self.tracing.ring_buffer_expanded:
-            self._expand()
+        self.tracing_update_buffers()
         tracer = next((t for t in TRACE_TYPES if t.name == name), None)
         if tracer is None:
             raise TracefsError(errno.EINVAL, f"no tracer {name!r}")
@@ -147,8 +146,10 @@ class TraceArray:
 
     # --- size ------------------------------------------------------------------------------------
 
-    def _expand(self) -> None:
-        self._resize(TRACE_BUF_SIZE_DEFAULT, None)
+    def tracing_update_buffers(self) -> None:
+        """Give every CPU the size its buffer has after boot, unless it has been given one."""
+        if not self.tracing.ring_buffer_expanded:
+            self._resize(TRACE_BUF_SIZE_DEFAULT, None)
 
     def tracing_resize_ring_buffer(self, size: int, cpu: int | None = None) -> None:
         """Give one CPU, or all, `size` bytes. ENOMEM when there is no room or `trace` is open."""
