@@ -71,6 +71,8 @@ _layout(
         "TICKS": 8,
         "IRQ_COUNT": 8,
         "SWITCH_COUNT": 8,  # switches so far; the last ones' next tasks are in SWITCH_RING
+        # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
+        "TRACE_RECURSION": 4,
     },
 )
 _define(
@@ -163,6 +165,7 @@ _layout(
         "FORK_ARG": 8,
         "SYSCALL_NR": 8,
         "PRIVATE": 8,
+        "RCU_NESTING": 4,  # rcu_read_lock_nesting
     },
     size=512,
 )

@@ -7,7 +7,7 @@ The compiler leaves `call __fentry__` at each site; all are checked before the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -37,11 +37,23 @@ def ftrace_process_locs(
 
 def ftrace_allocate_pages(state: FtraceState, count: int) -> None:
     """Account for pages of records as Linux allocates them: in powers of two, the largest first."""
+    for block in _blocks(count):
+        state.ftrace_number_of_pages += block
+        state.ftrace_number_of_groups += 1
+
+
+def ftrace_free_pages(state: FtraceState, count: int) -> None:
+    """Account for the pages of `count` records that are gone."""
+    for block in _blocks(count):
+        state.ftrace_number_of_pages -= block
+        state.ftrace_number_of_groups -= 1
+
+
+def _blocks(count: int) -> Iterator[int]:
     while count > 0:
         pages = -(-count // _ENTRIES_PER_PAGE)
         block = 1 << (pages.bit_length() - 1)
-        state.ftrace_number_of_pages += block
-        state.ftrace_number_of_groups += 1
+        yield block
         count -= block * _ENTRIES_PER_PAGE
 
 

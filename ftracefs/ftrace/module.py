@@ -23,7 +23,7 @@ from ftracefs.ftrace.hashes import (
     ftrace_hash_empty,
     hash_contains_ip,
 )
-from ftracefs.ftrace.init import ftrace_process_locs
+from ftracefs.ftrace.init import ftrace_free_pages, ftrace_process_locs
 from ftracefs.ftrace.match import match_records
 from ftracefs.ftrace.modify import (
     ftrace_check_record,
@@ -101,6 +101,7 @@ def ftrace_release_mod(state: FtraceState, module: str) -> None:
     """Forget a module that is being unloaded; its text is gone with it."""
     ips = state.records.remove(module)
     state.kallsyms.remove(module)
+    ftrace_free_pages(state, len(ips))
     state.ftrace_update_tot_cnt -= len(ips)
     for ops in {id(op): op for op in [*state.filtered_ops, *state.ops_list]}.values():
         pair = ops.func_hash

@@ -43,7 +43,36 @@
     add rsp, FRAME_BYTES - \keep
 .endm
 
+# trace_test_and_set_recursion: a callback that is interrupted may run again in the interrupt, but not
+# for what it calls itself. One bit for each context (task, hard interrupt, softirq, and a hard
+# interrupt in a softirq) from bit \start on; leaves for \out if it is set. Uses rax and r8.
+# Linux keeps the bits in the task; here a callback is never switched out.
+.macro RECURSION_ENTER start, out
+    movzx eax, byte ptr gs:[IRQ_FLAGS]
+    shr eax, 3
+    and eax, 3
+    add eax, \start
+    mov r8d, gs:[TRACE_RECURSION]
+    bts r8d, eax
+    jb \out
+    mov gs:[TRACE_RECURSION], r8d
+    inc byte ptr gs:[PREEMPT_DEPTH]
+.endm
+
+.macro RECURSION_LEAVE start
+    dec byte ptr gs:[PREEMPT_DEPTH]
+    movzx eax, byte ptr gs:[IRQ_FLAGS]
+    shr eax, 3
+    and eax, 3
+    add eax, \start
+    mov r8d, gs:[TRACE_RECURSION]
+    btr r8d, eax
+    mov gs:[TRACE_RECURSION], r8d
+.endm
+
 MCOUNT_INSN_SIZE = 5
+TRACE_INTERNAL_START = 0
+TRACE_LIST_START = 8
 
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_caller
@@ -129,12 +158,21 @@ FUNC_NOTRACE ftrace_stub
     ret
 ENDFUNC ftrace_stub
 
+# Stands in a trampoline for the callback of an op that needs a guard: FTRACE_OPS_FL_RECURSION, _RCU.
+FUNC_NOTRACE ftrace_ops_assist_func
+    RECURSION_ENTER TRACE_INTERNAL_START, .Lout
+    call [rdx + OP_FUNC]
+    RECURSION_LEAVE TRACE_INTERNAL_START
+.Lout:
+    ret
+ENDFUNC ftrace_ops_assist_func
+
 # Calls every registered op whose hashes let the site through. Linux's name for it in kallsyms.
 .balign 128, 0xcc
 FUNC_NOTRACE arch_ftrace_ops_list_func
 ftrace_ops_list_func:
+    RECURSION_ENTER TRACE_LIST_START, .Lout
     push r12
-    inc byte ptr gs:[PREEMPT_DEPTH]
     mov r12, [rip + ftrace_ops_list]
 .Lnext:
     lea rax, [rip + ftrace_list_end]
@@ -176,8 +214,9 @@ ftrace_ops_list_func:
     jne .Lnotrace_probe
     jmp .Lcall
 .Lend:
-    dec byte ptr gs:[PREEMPT_DEPTH]
     pop r12
+    RECURSION_LEAVE TRACE_LIST_START
+.Lout:
     ret
 ENDFUNC arch_ftrace_ops_list_func
 

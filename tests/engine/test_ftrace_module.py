@@ -65,6 +65,7 @@ def test_a_module_adds_its_functions_with_its_name(ftrace: Ftrace) -> None:
     assert ftrace.memory.read(EXT4.mcount[0], 5) == bytes.fromhex("0f1f440000")
     unload(ftrace, "ext4")
     assert ftrace.available_filter_functions().decode().splitlines() == NAMES
+    assert ftrace.dyn_ftrace_total_info() == b"%d pages:1 groups: 1\n" % len(NAMES)
     load_module(ftrace, EXT4)
     assert ftrace.available_filter_functions().decode().splitlines() == listing
 

@@ -6,12 +6,12 @@ import errno
 import random
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pytest
-from support.ftrace_kernel import NAMES, ftrace_machine
+from support.ftrace_kernel import NAMES, ftrace_machine, many_functions
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.text_poke import NOP5, PokeMethod
@@ -125,7 +125,8 @@ def test_enabled_functions_shows_users_and_where_a_site_calls(ftrace: Ftrace) ->
     second.flags |= FTRACE_OPS_FL_SAVE_REGS
     set_filter(ftrace, second, "double", "six_sum")
     on(ftrace, lambda: ftrace.register_ftrace_function(second))
-    list_func = "->arch_ftrace_ops_list_func+0x0/0x80"
+    size = ftrace.kallsyms.kallsyms_lookup(ftrace.ftrace_ops_list_func).size
+    list_func = f"->arch_ftrace_ops_list_func+0x0/{size:#x}"
     too = f"tramp: {second.trampoline:#x} (count_call_too+0x0/0x10) ->count_call_too+0x0/0x10"
     assert ftrace.enabled_functions().decode().splitlines() == [
         f"add_one (1)      \t{tramp}",
@@ -284,6 +285,24 @@ def test_a_permanent_op_keeps_ftrace_switched_on(ftrace: Ftrace) -> None:
     assert hits(ftrace, ops) == 1
 
 
+def test_an_op_that_goes_while_ftrace_is_off_is_gone_when_it_is_on_again(ftrace: Ftrace) -> None:
+    before = text(ftrace)
+    ops, regs = new_ops(ftrace), new_ops(ftrace, flags=FTRACE_OPS_FL_SAVE_REGS)
+    for op in (ops, regs):
+        on(ftrace, lambda op=op: ftrace.register_ftrace_function(op))
+    on(ftrace, lambda: ftrace_enable_sysctl(ftrace, False))
+    on(ftrace, lambda: ftrace.unregister_ftrace_function(regs))
+    assert target(ftrace, "add_one") is None
+    on(ftrace, lambda: ftrace_enable_sysctl(ftrace, True))
+    assert target(ftrace, "add_one") == ops.trampoline
+    on(ftrace, lambda: ftrace_enable_sysctl(ftrace, False))
+    on(ftrace, lambda: ftrace.unregister_ftrace_function(ops))
+    on(ftrace, lambda: ftrace_enable_sysctl(ftrace, True))
+    on(ftrace, lambda: ftrace.register_ftrace_function(regs))
+    on(ftrace, lambda: ftrace.unregister_ftrace_function(regs))
+    assert text(ftrace) == before
+
+
 # --- when text is not as it should be -------------------------------------------------------------
 
 
@@ -305,6 +324,19 @@ def test_a_wrong_byte_changes_no_site_and_disables_ftrace() -> None:
             ftrace, lambda: ftrace.open_regex(ftrace.global_ops, notrace=False, flags=0)
         ) == (errno.ENODEV)
         assert ftrace.machine.call("add_one", 1) == 2
+
+
+def test_a_site_that_is_no_call_at_boot_disables_ftrace() -> None:
+    image = many_functions(["first", "second"])
+    start, code = image.segments[".text.many"]
+    wrong = bytearray(code)
+    wrong[16] = 0x90
+    segments = {**image.segments, ".text.many": (start, bytes(wrong))}
+    with ftrace_machine(replace(image, segments=segments)) as ftrace:
+        assert ftrace.ftrace_disabled
+        assert "failed to modify second+0x0/0x10" in ftrace.bugs[0]
+        assert "Initializing ftrace call sites" in ftrace.bugs[0]
+        assert ftrace.memory.read(start, len(code)) == bytes(wrong)
 
 
 # --- trampolines that somebody is in --------------------------------------------------------------

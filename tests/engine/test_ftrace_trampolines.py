@@ -11,7 +11,7 @@ from support.ftrace_kernel import ftrace_machine
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.hash_update import ftrace_set_filter_ips
-from ftracefs.ftrace.ops import FTRACE_OPS_FL_SAVE_REGS
+from ftracefs.ftrace.ops import FTRACE_OPS_FL_RECURSION, FTRACE_OPS_FL_SAVE_REGS
 
 REGISTERS = ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "flags"]
 REGISTERS += [f"r{n}" for n in range(8, 16)]
@@ -250,3 +250,36 @@ def test_tracing_costs_no_hypercall(ftrace: Ftrace) -> None:
     ftrace.machine.call("loop_add", 10_000)
     assert ftrace.machine.hypercall_count == before
     assert words(ftrace, counter, 2) == (10_001, 10_000)
+
+
+def test_a_guarded_callback_may_call_what_it_traces(ftrace: Ftrace) -> None:
+    counter = ftrace.machine.alloc(64)
+    ops = add_ops(ftrace, "call_traced", private=counter, flags=FTRACE_OPS_FL_RECURSION)
+    assert "->ftrace_ops_assist_func+0x0/" in ftrace.enabled_functions().decode()
+    for _ in range(3):
+        assert ftrace.machine.call("add_one_twice", 1) == 3
+    assert ftrace.memory.u64(counter) == 9
+    add_ops(ftrace, "count_call", private=counter + 8)
+    assert ftrace.machine.call("add_one_twice", 1) == 3
+    assert words(ftrace, counter, 2) == (12, 3), "in the list each call is seen once by each op"
+    ftrace.machine.run(lambda: ftrace.unregister_ftrace_function(ops))
+    assert ftrace.machine.call("add_one_twice", 1) == 3
+    assert words(ftrace, counter, 2) == (12, 6)
+    percpu = ftrace.machine.cpus[0].percpu
+    assert ftrace.memory.u32(percpu + CONSTANTS["TRACE_RECURSION"]) == 0
+
+
+def test_an_interrupt_inside_a_callback_is_a_context_of_its_own(ftrace: Ftrace) -> None:
+    counter = ftrace.machine.alloc(64)
+    percpu = ftrace.machine.cpus[0].percpu
+    flags, word = (percpu + CONSTANTS[n] for n in ("IRQ_FLAGS", "TRACE_RECURSION"))
+    add_ops(ftrace, "count_call", private=counter, flags=FTRACE_OPS_FL_RECURSION)
+    ftrace.memory.set_u32(word, 1)  # a task is inside the callback
+    ftrace.machine.call("nothing")
+    assert ftrace.memory.u64(counter) == 0
+    for context in ("TRACE_FLAG_HARDIRQ", "TRACE_FLAG_SOFTIRQ"):
+        ftrace.memory.set_u8(flags, CONSTANTS[context])
+        ftrace.machine.call("nothing")
+    ftrace.memory.set_u8(flags, 0)
+    assert ftrace.memory.u64(counter) == 2
+    assert ftrace.memory.u32(word) == 1

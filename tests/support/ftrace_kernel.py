@@ -222,6 +222,16 @@ FUNC_NOTRACE redirect            # regs->ip = OP_PRIVATE
     ret
 ENDFUNC redirect
 
+FUNC_NOTRACE call_traced         # counts, and calls a traced function itself
+    mov r8, [rdx + OP_PRIVATE]
+    inc qword ptr [r8]
+    push rdi
+    mov edi, 1
+    call add_one
+    pop rdi
+    ret
+ENDFUNC call_traced
+
 FUNC_NOTRACE go_direct           # ORIG_RAX = OP_PRIVATE, as call_direct_funcs does it
     mov r8, [rdx + OP_PRIVATE]
     mov [rcx + PT_ORIG_RAX], r8
