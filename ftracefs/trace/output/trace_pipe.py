@@ -8,6 +8,7 @@ for a reset or another reader, which the buffers' generations tell.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -72,6 +73,8 @@ class TracePipe:
         Lines are whole unless `size` is less than one; the rest of such a line comes first the next
         time.
         """
+        if context.annotate:
+            context = replace(context, annotate=False)  # only `trace` shows where a CPU begins
         if not self._leftover:
             self._leftover = self._fill(min(size, _SEQ_BYTES), context, events)
         text, self._leftover = self._leftover[:size], self._leftover[size:]
