@@ -36,6 +36,7 @@ class Session:
         if options.kernel is not None:
             raise ImageError(f"{options.kernel}: only the built-in kernel can be run")
         self.image: KernelImage = load_builtin()
+        self._isolated = options.isolated
         self.machine = Machine(self.image, nr_cpus=options.cpus, clock=options.clock)
         try:
             self._start(options)
@@ -70,11 +71,10 @@ class Session:
         self.callers: Callers
         if options.isolated:
             self.callers = IsolatedCallers(machine)
-            self._script = machine.run(lambda: self.tasks.adopt(SCRIPT))
+            machine.run(lambda: self.tasks.adopt(SCRIPT))
         else:
             machine.run(lambda: create_guest_files(machine, self.root))
             self.callers = MirroredCallers(machine, self.tasks)
-            self._script = None
             self.ftrace.text_poke.between_phases = self._let_others_run
             self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
             self.host_events = HostEvents(machine, self.tasks)
@@ -112,9 +112,7 @@ class Session:
         return self.machine.run_sliced(slices)
 
     def _task_of(self, pid: int) -> Task:
-        if self._script is not None:
-            return self._script
-        process = read_process(pid)
+        process = None if self._isolated else read_process(pid)
         return self.tasks.adopt(SCRIPT) if process is None else self.tasks.task_of(process)
 
 

@@ -1,0 +1,69 @@
+"""echo and cat on a session's files, without a mount."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ftracefs.files.base import Caller, Node, Pending
+from ftracefs.mount.tracefs import Options
+from ftracefs.session import Session
+
+CALLER = Caller(os.getpid())
+
+
+class Shell:
+    """The files of `session` as a shell script sees them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.machine = session.machine
+
+    def node(self, path: str) -> Node:
+        node: Node = self.session.root
+        for name in path.split("/"):
+            node = node.lookup(name)  # type: ignore[union-attr]
+        return node
+
+    def cat(self, path: str) -> str:
+        """All there is to read now; a file that would block ends there."""
+        file = self.machine.run(lambda: self.node(path).open(os.O_RDONLY, CALLER))  # type: ignore[union-attr]
+        text = bytearray()
+        while True:
+            part = self.machine.run(
+                lambda at=len(text): file.read(1 << 17, at, False)  # type: ignore[misc]
+            )
+            if isinstance(part, Pending):
+                break
+            if callable(part):
+                part = part()
+            if not part:
+                break
+            text += part
+        self.machine.run(file.flush)
+        self.machine.run(file.release)
+        return text.decode()
+
+    def echo(self, text: str, path: str, *, append: bool = False) -> None:
+        """`echo TEXT > PATH`, in as many writes as it takes; raises TracefsError."""
+        flags = os.O_WRONLY | (os.O_APPEND if append else os.O_TRUNC)
+        file = self.machine.run(lambda: self.node(path).open(flags, CALLER))  # type: ignore[union-attr]
+        left = f"{text}\n".encode()
+        try:
+            while left:
+                done = self.machine.run(lambda data=left: file.write(data, 0))  # type: ignore[misc]
+                left = left[done(lambda: False) if callable(done) else done :]
+        finally:
+            self.machine.run(file.flush)
+            self.machine.run(file.release)
+
+
+@contextmanager
+def isolated(*, cpus: int = 2, clock: str = "virtual") -> Iterator[Shell]:
+    """A session of its own in which nothing runs by itself."""
+    session = Session(Options(cpus=cpus, clock=clock, isolated=True))  # type: ignore[arg-type]
+    try:
+        yield Shell(session)
+    finally:
+        session.close()
