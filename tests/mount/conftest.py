@@ -35,3 +35,9 @@ def daemon(fuse: None, tmp_path: Path) -> Iterator[MountedDaemon]:
 def tracing(daemon: MountedDaemon) -> Path:
     """The mount point of a running daemon."""
     return daemon.path
+
+
+@pytest.fixture(autouse=True)
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of background daemons go to the test's own directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
