@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ftracefs.files.base import Caller, Node, Pending
 from ftracefs.mount.tracefs import Options
@@ -31,9 +32,7 @@ class Shell:
         file = self.machine.run(lambda: self.node(path).open(os.O_RDONLY, CALLER))  # type: ignore[union-attr]
         text = bytearray()
         while True:
-            part = self.machine.run(
-                lambda at=len(text): file.read(1 << 17, at, False)  # type: ignore[misc]
-            )
+            part = self.machine.run(partial(file.read, 1 << 17, len(text), False))
             if isinstance(part, Pending):
                 break
             if callable(part):
@@ -52,7 +51,7 @@ class Shell:
         left = f"{text}\n".encode()
         try:
             while left:
-                done = self.machine.run(lambda data=left: file.write(data, 0))  # type: ignore[misc]
+                done = self.machine.run(partial(file.write, left, 0))
                 left = left[done(lambda: False) if callable(done) else done :]
         finally:
             self.machine.run(file.flush)
