@@ -1,8 +1,8 @@
 """Symbols by address and by name (kernel/kallsyms.c).
 
-As in Linux a symbol reaches up to the next one of its section, padding included; of several symbols
-at one address the first given answers, one with a size before a bare label. Symbols come and go in groups: the kernel, the engine's own
-code, each module.
+As in Linux a symbol reaches up to the next one of its section, padding included. Of several symbols
+at one address the first given answers, and one with a size before a bare label. Symbols come and go
+in groups: the kernel, the engine's own code, each module.
 """
 
 from __future__ import annotations
