@@ -7,8 +7,10 @@ for a reset or another reader, which the buffers' generations tell.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -28,24 +30,35 @@ class _Batch:
     """Lines made ahead, and the records they stand for."""
 
     def __init__(self, entries: Entries, lines: list[bytes], generations: list[int]) -> None:
-        self.lines = lines
         self.generations = generations
         self.done = 0
-        self._cpus: list[int] = entries.cpu.tolist()
-        self._ends: list[int] = entries.end.tolist()
-        self._times: list[int] = entries.ts.tolist()
+        self._lines = lines
+        self._starts = list(accumulate(map(len, lines), initial=0))
+        self._entries = entries
+        self._cpus: list[int] = np.unique(entries.cpu).tolist()
 
-    def consume(self, cpus: Mapping[int, RingBufferPerCpu], count: int) -> None:
-        """Take the next `count` records off their buffers."""
-        last: dict[int, int] = {}
-        counts: dict[int, int] = {}
-        for index in range(self.done, self.done + count):
-            cpu = self._cpus[index]
-            last[cpu] = index
-            counts[cpu] = counts.get(cpu, 0) + 1
-        for cpu, index in last.items():
-            cpus[cpu].consume(counts[cpu], self._ends[index], self._times[index])
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self._lines)
+
+    def count(self, size: int, room: int) -> int:
+        """How many lines give `size` bytes or more and do not take more than `room`."""
+        start = self._starts[self.done]
+        enough = bisect_left(self._starts, start + size, self.done)
+        fitting = bisect_right(self._starts, start + room, self.done) - 1
+        return min(enough, fitting, len(self._lines)) - self.done
+
+    def take(self, count: int, cpus: Mapping[int, RingBufferPerCpu]) -> bytes:
+        """The next `count` lines, their records taken off the buffers."""
+        text = b"".join(self._lines[self.done : self.done + count])
+        entries = self._entries
+        for cpu in self._cpus:
+            of_cpu = np.flatnonzero(entries.cpu[self.done : self.done + count] == cpu)
+            if len(of_cpu):
+                last = self.done + int(of_cpu[-1])
+                cpus[cpu].consume(len(of_cpu), int(entries.end[last]), int(entries.ts[last]))
         self.done += count
+        return text
 
 
 class TracePipe:
@@ -90,21 +103,14 @@ class TracePipe:
             batch = self._next_batch(context, events)
             if batch is None:
                 break
-            taken = 0
-            for line in batch.lines[batch.done :]:
-                if used + len(line) > _SEQ_BYTES:
-                    break
-                parts.append(line)
-                used += len(line)
-                taken += 1
-                if used >= size:
-                    break
-            if taken == 0:
-                if parts:
-                    break
-                parts.append(_TOO_BIG)
-                used, taken = size, 1
-            batch.consume(cpus, taken)
+            count = batch.count(size - used, _SEQ_BYTES - used)
+            if count == 0 and parts:
+                break
+            text = batch.take(max(count, 1), cpus)
+            parts.append(text if count else _TOO_BIG)
+            used += len(parts[-1])
+            if count == 0:
+                break
         return b"".join(parts)
 
     def _chosen(self) -> list[RingBufferPerCpu]:
@@ -118,7 +124,7 @@ class TracePipe:
         batch, chosen = self._batch, self._chosen()
         if (
             batch is not None
-            and batch.done < len(batch.lines)
+            and not batch.is_done
             and batch.generations == [cpu_buffer.generation for cpu_buffer in chosen]
             and self._is_current(context)
         ):
