@@ -87,6 +87,7 @@ FUNC __do_softirq
     test rax, rax
     je .Lnext
     inc qword ptr [r12*8+kstat_softirqs]
+    inc qword ptr gs:[SOFTIRQS_RUN]
     call rax
     jmp .Lnext
 .Lround:

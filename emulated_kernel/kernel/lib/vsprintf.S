@@ -12,11 +12,6 @@ FMT_ZERO = 16
 FMT_SMALL = 32
 FMT_SIGN = 64
 
-# struct __va_list_tag
-VA_GP_OFFSET = 0
-VA_OVERFLOW = 8
-VA_REG_SAVE = 16
-
 # Locals of vsnprintf, below rbp.
 FMT_WIDTH = 56
 FMT_PRECISION = 64
@@ -475,24 +470,6 @@ FUNC_NOTRACE vsnprintf
 2:
     ret
 ENDFUNC vsnprintf
-
-# Put the register arguments of a variadic function where va_arg finds them; \named of them have names.
-# The va_list is at [rbp - 80].
-.macro VA_START named
-    sub rsp, 80
-    mov [rbp - 48], rdi
-    mov [rbp - 40], rsi
-    mov [rbp - 32], rdx
-    mov [rbp - 24], rcx
-    mov [rbp - 16], r8
-    mov [rbp - 8], r9
-    mov dword ptr [rbp - 80], \named * 8
-    mov dword ptr [rbp - 76], 48
-    lea rax, [rbp + 16]
-    mov [rbp - 72], rax
-    lea rax, [rbp - 48]
-    mov [rbp - 64], rax
-.endm
 
 FUNC_NOTRACE snprintf
     push rbp
