@@ -20,6 +20,7 @@ from ftracefs.ftrace.hashes import (
     ftrace_hash_empty,
     hash_contains_ip,
 )
+from ftracefs.ftrace.match import match_records
 from ftracefs.ftrace.modify import (
     FTRACE_UPDATE_CALLS,
     Mask,
@@ -202,6 +203,28 @@ def ftrace_set_filter_ips(
 ) -> None:
     """`ftrace_set_hash` of the filter, before or after registration."""
     ftrace_set_hash(state, ops, ips, remove=remove, reset=reset)
+
+
+def ftrace_set_filter(
+    state: FtraceState,
+    ops: FtraceOps,
+    pattern: bytes | None,
+    *,
+    reset: bool = False,
+    enable: bool = True,
+) -> None:
+    """Add the functions that a word means to the filter (`enable`) or notrace hash of `ops`.
+
+    None adds nothing, which with `reset` leaves every function in. EINVAL when it means none.
+    """
+    if state.ftrace_disabled:
+        raise TracefsError(errno.ENODEV, "ftrace is disabled")
+    now = ops.func_hash.filter_hash if enable else ops.func_hash.notrace_hash
+    hash = EMPTY_HASH if reset else now
+    found = hash if pattern is None else match_records(state.records, hash, pattern)
+    if found is None:
+        raise TracefsError(errno.EINVAL, f"{pattern!r} names no function")
+    ftrace_hash_move_and_update_ops(state, ops, found, enable=enable)
 
 
 def ftrace_location(state: FtraceState, ip: int) -> int:

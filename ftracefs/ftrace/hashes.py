@@ -51,12 +51,14 @@ class FtraceHash:
         return bool(self.contains(np.array([ip], dtype=np.uint64))[0])
 
     def add(self, ips: Ips) -> FtraceHash:
-        """add_hash_entry for each of `ips`."""
-        return FtraceHash(np.union1d(self.ips, ips), self.flags)
+        """add_hash_entry for each of `ips`, which ascend."""
+        new = ips[~self.contains(ips)]
+        return FtraceHash(np.insert(self.ips, np.searchsorted(self.ips, new), new), self.flags)
 
     def remove(self, ips: Ips) -> FtraceHash:
-        """free_hash_entry for each of `ips`."""
-        return FtraceHash(np.setdiff1d(self.ips, ips, assume_unique=True), self.flags)
+        """free_hash_entry for each of `ips`, which ascend."""
+        gone = ips[self.contains(ips)]
+        return FtraceHash(np.delete(self.ips, np.searchsorted(self.ips, gone)), self.flags)
 
     def with_flags(self, flags: int) -> FtraceHash:
         return FtraceHash(self.ips, flags)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ftracefs.ftrace.hashes import FtraceHash
-from ftracefs.ftrace.modify import Mask
-from ftracefs.ftrace.records import FTRACE_FL_DISABLED, FtraceRecords
+from ftracefs.ftrace.hashes import FtraceHash, as_ips
+from ftracefs.ftrace.records import FTRACE_FL_DISABLED, FtraceRecords, Numbers
 from ftracefs.ftrace.regex import FtraceGlob, RegexType, filter_parse_regex, ftrace_match
 
 _HEX = b"0123456789abcdefABCDEF"
@@ -23,19 +22,16 @@ def simple_strtoul(text: bytes) -> int:
     return int(number or b"0", base) % (1 << 64)
 
 
-def add_rec_by_index(records: FtraceRecords, number: bytes) -> Mask:
-    """The record with that 1-based number in available_filter_functions."""
-    mask = np.zeros(len(records), dtype=np.bool_)
+def add_rec_by_index(records: FtraceRecords, number: bytes) -> Numbers:
+    """The row with that 1-based number in available_filter_functions."""
     index = simple_strtoul(number) - 1
-    if 0 <= index < len(records):
-        mask[index] = True
-    return mask
+    return np.array([index] if 0 <= index < len(records) else [], dtype=np.intp)
 
 
 def ftrace_match_record(
     records: FtraceRecords, glob: FtraceGlob, module: FtraceGlob | None, exclude_module: bool
-) -> Mask:
-    """The records of that name; with `module` those in (or not in) modules of that name."""
+) -> Numbers:
+    """The rows of that name; with `module` those in (or not in) modules of that name."""
     if module is None:
         return records.name_table.match(glob)
     wanted = np.zeros(len(records), dtype=np.bool_)
@@ -46,14 +42,15 @@ def ftrace_match_record(
             matches = group.module is not None and ftrace_match(group.module.encode(), module)
         wanted[group.start : group.end] = matches != exclude_module
     if glob.is_empty:
-        return wanted
-    return wanted & records.name_table.match(glob)
+        return np.flatnonzero(wanted)
+    rows = records.name_table.match(glob)
+    return rows[wanted[rows]]
 
 
 def find_records(
     records: FtraceRecords, func: bytes, module: bytes | None = None
-) -> tuple[Mask, bool]:
-    """The records that `func` (a name, a pattern or an index, of `module`) means.
+) -> tuple[Numbers, bool]:
+    """The rows that `func` (a name, a pattern or an index, of `module`) means.
 
     The second value tells whether `func` began with `!`, asking to take them out.
     """
@@ -63,16 +60,17 @@ def find_records(
     module_glob, exclude_module = None, False
     if module is not None:
         module_glob, exclude_module = filter_parse_regex(module)
-    found = ftrace_match_record(records, glob, module_glob, exclude_module)
-    return found & ~records.has(FTRACE_FL_DISABLED), clear_filter
+    rows = ftrace_match_record(records, glob, module_glob, exclude_module)
+    disabled = (records.flags[rows] & np.uint64(FTRACE_FL_DISABLED)) != 0
+    return rows[~disabled], clear_filter
 
 
 def match_records(
     records: FtraceRecords, hash: FtraceHash, func: bytes, module: bytes | None = None
 ) -> FtraceHash | None:
     """`hash` with the records that `func` means entered, or taken out; None when it means none."""
-    found, clear_filter = find_records(records, func, module)
-    if not found.any():
+    rows, clear_filter = find_records(records, func, module)
+    if not len(rows):
         return None
-    ips = records.ip[found]
+    ips = as_ips(records.ip[rows])
     return hash.remove(ips) if clear_filter else hash.add(ips)

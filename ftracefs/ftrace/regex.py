@@ -179,14 +179,13 @@ class NameTable:
         for number, name in enumerate(names):
             self._numbers.setdefault(name, []).append(number)
 
-    def match(self, glob: FtraceGlob) -> npt.NDArray[np.bool_]:
-        """A mask of the names that match `glob`."""
-        mask = np.zeros(self.count, dtype=np.bool_)
+    def match(self, glob: FtraceGlob) -> npt.NDArray[np.intp]:
+        """The numbers of the names that match `glob`, ascending."""
         if glob.type is RegexType.MATCH_FULL:
-            mask[self._numbers.get(glob.search, [])] = True
-        elif glob.is_empty:
-            mask[:] = True
-        elif b"\n" not in glob.search and self.count:
-            hits = [m.start() for m in _line_matcher(glob).finditer(self._text)]
-            mask[np.searchsorted(self._starts, np.array(hits, dtype=np.int64), "right") - 1] = True
-        return mask
+            return np.array(self._numbers.get(glob.search, []), dtype=np.intp)
+        if glob.is_empty:
+            return np.arange(self.count)
+        if b"\n" in glob.search or not self.count:
+            return np.zeros(0, dtype=np.intp)
+        hits = [m.start() for m in _line_matcher(glob).finditer(self._text)]
+        return np.searchsorted(self._starts, np.array(hits, dtype=np.int64), "right") - 1

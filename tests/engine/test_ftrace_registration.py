@@ -17,7 +17,12 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.text_poke import NOP5, PokeMethod
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
-from ftracefs.ftrace.hash_update import ftrace_location, ftrace_set_filter_ips, ftrace_set_hash
+from ftracefs.ftrace.hash_update import (
+    ftrace_location,
+    ftrace_set_filter,
+    ftrace_set_filter_ips,
+    ftrace_set_hash,
+)
 from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_DYNAMIC,
     FTRACE_OPS_FL_IPMODIFY,
@@ -170,6 +175,19 @@ def test_a_filter_changes_while_the_op_is_registered(ftrace: Ftrace) -> None:
     assert [n for n in NAMES if target(ftrace, n)] == []
     on(ftrace, lambda: ftrace_set_hash(ftrace, ops, [], reset=True))
     assert [n for n in NAMES if not target(ftrace, n)] == ["add_one"]
+
+
+def test_a_filter_is_set_by_pattern(ftrace: Ftrace) -> None:
+    ops = new_ops(ftrace)
+    on(ftrace, lambda: ftrace.register_ftrace_function(ops))
+    on(ftrace, lambda: ftrace_set_filter(ftrace, ops, b"add_*"))
+    on(ftrace, lambda: ftrace_set_filter(ftrace, ops, b"*_twice", enable=False))
+    assert [n for n in NAMES if target(ftrace, n)] == ["add_one"]
+    assert refused(ftrace, lambda: ftrace_set_filter(ftrace, ops, b"nosuch")) == errno.EINVAL
+    on(ftrace, lambda: ftrace_set_filter(ftrace, ops, b"double", reset=True))
+    assert [n for n in NAMES if target(ftrace, n)] == ["double"]
+    on(ftrace, lambda: ftrace_set_filter(ftrace, ops, None, reset=True))
+    assert [n for n in NAMES if not target(ftrace, n)] == ["add_one_twice"]
 
 
 def test_sites_are_named_by_function_or_exactly(ftrace: Ftrace) -> None:
