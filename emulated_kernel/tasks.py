@@ -78,6 +78,7 @@ class Tasks:
         self._arguments = machine.alloc(64)
         self.quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self.on_new_task: Callable[[Task], None] = lambda task: None
+        self.before_exit: Callable[[Task], None] = lambda task: None
         self.acting: Vcpu = machine.cpus[0]
         init = self._memory.u64(self._labels["init_process"])
         self.init = Task(HostProcess(1, 0, 0, "init", 0), init)
@@ -176,6 +177,7 @@ class Tasks:
 
     def exit(self, task: Task, code: int = 0) -> None:
         """The host process has ended: its task runs do_exit, its parent reaps it."""
+        self.before_exit(task)
         if self._tasks.get(task.pid) is task:
             del self._tasks[task.pid]
         if not self._is_alive(task):

@@ -74,11 +74,12 @@ class Session:
             machine.run(lambda: self.tasks.adopt(SCRIPT))
         else:
             machine.run(lambda: create_guest_files(machine, self.root))
-            self.callers = MirroredCallers(machine, self.tasks)
+            self.callers = mirrored = MirroredCallers(machine, self.tasks)
             self.ftrace.text_poke.between_phases = self._let_others_run
             self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
             self.host_events = HostEvents(machine, self.tasks)
             self.workload.start("tick", TICK_HZ, self.workload.tick)
+            self.workload.start("stats", TICK_HZ, mirrored.settle_stats)
 
     def close(self) -> None:
         """Stop what runs by itself, then the machine."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 ROOT = b"/sys/kernel/tracing"
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
+_STAT_SETTLES_S = 0.03
 _PATH_ROOM = 4096  # of the user window; behind it lie the buffers
 _FILE_OPS = {
     "openat": "HOST_FOP_OPEN",
@@ -87,6 +89,15 @@ class _GuestFile:
     descriptors: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """Attributes that a task was given: because of a stat, or while it walked a path."""
+
+    task: Task
+    operation: Operation
+    since: float
+
+
 class IsolatedCallers:
     """Nothing of the host reaches the guest: actions run, and nothing else does."""
 
@@ -109,6 +120,8 @@ class MirroredCallers:
         self._constants = machine.image.constants
         self._tasks = tasks
         self._files: dict[int, _GuestFile] = {}  # by the mount's number of the open file
+        self._stats: dict[int, _Stat] = {}  # by pid: asked for, not yet known to be one
+        tasks.before_exit = lambda task: self._settle_stat(task, None)
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:
         once = _Once(action, self._constants["HOST_FOP_SLEEP"])
@@ -121,7 +134,12 @@ class MirroredCallers:
             if operation.name == "release":
                 self._release(operation, once)
             elif process is not None:
-                self._as_task(self._tasks.task_of(process), operation, once)
+                task = self._tasks.task_of(process)
+                self._settle_stat(task, operation)
+                if operation.name == "newfstatat":
+                    self._stats[task.pid] = _Stat(task, operation, time.monotonic())
+                else:
+                    self._as_task(task, operation, once)
         except Asleep:
             return once.result
         except (TaskDied, EmulatedKernelError):
@@ -140,6 +158,38 @@ class MirroredCallers:
             self._opened(task, operation.handle, result)
         elif operation.name == "close":
             self._files[operation.handle].descriptors.pop(task.address, None)
+
+    # --- stat or look-up -------------------------------------------------------------------------
+
+    def _settle_stat(self, task: Task, operation: Operation | None) -> None:
+        """Run the stat that the task's last operation was, unless this one shows it was none.
+
+        FUSE asks for attributes when a path is walked, too. The next operation tells: who walked
+        goes on along that path.
+        """
+        stat = self._stats.pop(task.pid, None)
+        if stat is None or stat.task is not task:
+            return
+        path = stat.operation.path
+        if operation is not None:
+            walked_on = operation.path.startswith(f"{path}/" if path else "")
+            if walked_on or (operation.path == path and operation.name != "newfstatat"):
+                return
+        try:
+            call = self._system_call(task, stat.operation)
+            if call is not None:
+                self._tasks.syscall(task, *call)
+        except (Asleep, TaskDied, EmulatedKernelError):
+            log.exception("stat of %s in the guest", path)
+
+    def settle_stats(self) -> None:
+        """Run the stats that nothing followed for a while; on the machine thread, now and then."""
+        now = time.monotonic()
+        for stat in list(self._stats.values()):
+            if now - stat.since > _STAT_SETTLES_S:
+                self._settle_stat(stat.task, None)
+
+    # --- system calls ----------------------------------------------------------------------------
 
     def _system_call(self, task: Task, operation: Operation) -> tuple[str, tuple[int, ...]] | None:
         """The system call an operation is, with its path or buffer in the caller's user memory."""
@@ -163,8 +213,10 @@ class MirroredCallers:
         if operation.name == "close" and task.address not in file.descriptors:
             return None  # a descriptor that was never used: nobody has seen it in the guest
         descriptor = self._descriptor(task, file)
-        if operation.name in {"read", "write"}:
+        if operation.name in {"read", "write", "getdents64"}:
             return operation.name, (descriptor, buffer, min(operation.count, room))
+        if operation.name == "newfstat":
+            return "newfstat", (descriptor, buffer)
         if operation.name == "lseek":
             return "lseek", (descriptor, operation.count, operation.flags)
         if operation.name == "poll":
@@ -211,6 +263,9 @@ class MirroredCallers:
         task = file.last_user
         if self._tasks.find(task.pid) is not task or task.asleep:
             task = self._tasks.init
+        descriptor = file.descriptors.get(task.address)
+        if descriptor is not None:  # a directory: FUSE does not tell of its close
+            self._tasks.syscall(task, "close", (descriptor,))
         self._tasks.call_once(task, self._machine.image.labels["fput"], (file.address,), answer)
 
     def interrupt(self, caller: Caller, operation: Operation) -> None:

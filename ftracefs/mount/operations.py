@@ -121,34 +121,33 @@ class Operations:
     def getattr(self, path: str | None, fi: FileInfo | None = None) -> dict[str, int]:
         if fi is not None:
             handle = self._handle(fi)
-            name, node, inode = handle.path, handle.node, handle.inode
+            node, inode = handle.node, handle.inode
+            operation = Operation("newfstat", handle.path, handle.number)
         else:
             name, node = self._lookup(path)
             inode = self._inodes.of(name)
-        return self._callers.run(
-            binding.caller(), Operation("newfstatat", name), lambda: self._stat(node, inode)
-        )
+            operation = Operation("newfstatat", name)
+        return self._callers.run(binding.caller(), operation, lambda: self._stat(node, inode))
 
     def opendir(self, path: str) -> int:
         name, node = self._lookup(path)
         if not isinstance(node, Directory):
             raise TracefsError(errno.ENOTDIR, name)
-        self._callers.run(
-            binding.caller(), Operation("openat", name, flags=os.O_DIRECTORY), lambda: None
-        )
         number = next(self._directory_numbers)
+        operation = Operation("openat", name, ~number, flags=os.O_DIRECTORY)
+        self._callers.run(binding.caller(), operation, lambda: None)
         self._directories[number] = name, node
         return number
 
     def readdir(self, path: str | None, number: int) -> list[tuple[str, dict[str, int], int]]:
         name, node = self._directories[number]
         return self._callers.run(
-            binding.caller(), Operation("getdents64", name), lambda: self._list(name, node)
+            binding.caller(), Operation("getdents64", name, ~number), lambda: self._list(name, node)
         )
 
     def releasedir(self, path: str | None, number: int) -> None:
         name, _ = self._directories.pop(number)
-        self._callers.run(binding.caller(), Operation("release", name), lambda: None)
+        self._callers.run(binding.caller(), Operation("release", name, ~number), lambda: None)
 
     def mkdir(self, path: str, mode: int) -> None:
         name, parent, last = self._parent(path)
