@@ -267,12 +267,16 @@ def kernel_image() -> KernelImage:
 
 @contextmanager
 def ftrace_machine(
-    image: KernelImage | None = None, *, poison: bool = False, nr_cpus: int = 2
+    image: KernelImage | None = None,
+    *,
+    poison: bool = False,
+    nr_cpus: int = 2,
+    clock: str = "real",
 ) -> Iterator[Ftrace]:
     """A machine with a kernel (the test kernel) and the engine's code on it, and its ftrace."""
     image = image or kernel_image()
     guest = load_guest(image.labels, poison=poison)
-    machine = Machine(image, nr_cpus=nr_cpus)
+    machine = Machine(image, nr_cpus=nr_cpus, clock=clock)
     try:
         machine.run(lambda: machine.load_segments(dict(guest.segments)))
         yield machine.run(lambda: Ftrace(machine, image, guest))

@@ -1,0 +1,187 @@
+"""The tree as a whole: names, modes, filters, README, instances."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+
+import pytest
+from support.ftrace_kernel import NAMES
+from support.tracefs import APPEND, TRUNC, Tree, W, tracefs
+
+from ftracefs.errors import TracefsError
+from ftracefs.files.base import Directory, TracefsFile
+
+# As `ls -la` of Linux 6.1 shows them.
+TOP = {
+    "README": 0o440,
+    "available_filter_functions": 0o440,
+    "available_tracers": 0o440,
+    "buffer_size_kb": 0o640,
+    "buffer_total_size_kb": 0o440,
+    "current_tracer": 0o640,
+    "dyn_ftrace_total_info": 0o440,
+    "enabled_functions": 0o440,
+    "error_log": 0o640,
+    "events": 0o750,
+    "free_buffer": 0o200,
+    "instances": 0o750,
+    "per_cpu": 0o750,
+    "saved_cmdlines": 0o440,
+    "set_ftrace_filter": 0o640,
+    "set_ftrace_notrace": 0o640,
+    "trace": 0o640,
+    "trace_clock": 0o640,
+    "trace_marker": 0o220,
+    "trace_pipe": 0o440,
+    "tracing_on": 0o640,
+}
+PER_CPU = {"buffer_size_kb": 0o640, "stats": 0o440, "trace": 0o640, "trace_pipe": 0o440}
+EMULATOR = {"call": 0o640, "kallsyms": 0o440, "kernel": 0o440, "patch_log": 0o440, "text": 0o750}
+
+
+@pytest.fixture
+def tree() -> Iterator[Tree]:
+    with tracefs() as tree:
+        yield tree
+
+
+def modes(directory: object) -> dict[str, int]:
+    assert isinstance(directory, Directory)
+    return {name: directory.lookup(name).mode for name in directory}
+
+
+def test_names_and_modes_are_those_of_linux() -> None:
+    with tracefs(nr_cpus=2, pure=True) as tree:
+        assert modes(tree.root) == TOP
+        assert tree.root.mode == 0o700
+        assert modes(tree.node("per_cpu")) == {"cpu0": 0o750, "cpu1": 0o750}
+        assert modes(tree.node("per_cpu/cpu1")) == PER_CPU
+
+
+def test_only_emulator_comes_beside_them(tree: Tree) -> None:
+    assert modes(tree.root) == {**TOP, "emulator": 0o750}
+    assert modes(tree.node("emulator")) == EMULATOR
+
+
+def test_files_have_size_0(tree: Tree) -> None:
+    for name in tree.root:
+        node = tree.node(name)
+        assert not isinstance(node, TracefsFile) or node.size() == 0
+
+
+def test_instances_takes_no_directory_yet(tree: Tree) -> None:
+    instances = tree.node("instances")
+    assert isinstance(instances, Directory)
+    with pytest.raises(TracefsError) as error:
+        instances.mkdir("a")
+    assert error.value.errno == errno.ENODEV
+    with pytest.raises(TracefsError) as error:
+        tree.root.mkdir("a")
+    assert error.value.errno == errno.EPERM
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def test_a_filter_is_written_word_by_word_and_read_back_in_order(tree: Tree) -> None:
+    assert tree.read("set_ftrace_filter") == "#### all functions enabled ####\n"
+    assert tree.read("set_ftrace_notrace") == "#### no functions disabled ####\n"
+    descriptor = tree.open("set_ftrace_filter", W | TRUNC)
+    assert descriptor.write(b"loop_add add_one\n") == 9
+    assert descriptor.write(b"add_one\n") == 8
+    descriptor.close()
+    assert tree.read("set_ftrace_filter") == "add_one\nloop_add\n"
+    tree.write("set_ftrace_filter", "double\n", W | APPEND)
+    assert tree.read("set_ftrace_filter") == "add_one\ndouble\nloop_add\n"
+    tree.echo("add_*", "set_ftrace_filter")
+    assert tree.read("set_ftrace_filter") == "add_one\nadd_one_twice\n"
+    tree.echo("", "set_ftrace_filter")
+    assert tree.read("set_ftrace_filter") == "#### all functions enabled ####\n"
+
+
+def test_a_bad_word_is_einval_and_the_words_before_it_stay(tree: Tree) -> None:
+    with pytest.raises(TracefsError) as error:
+        tree.write("set_ftrace_filter", "add_one no_such_function double\n")
+    assert error.value.errno == errno.EINVAL
+    assert tree.read("set_ftrace_filter") == "add_one\n"
+
+
+def test_filter_and_notrace_decide_what_is_patched(tree: Tree) -> None:
+    tree.echo("add_*", "set_ftrace_filter")
+    tree.echo("add_one_twice", "set_ftrace_notrace")
+    tree.echo("function", "current_tracer")
+    assert [line.split()[0] for line in tree.read("enabled_functions").splitlines()] == ["add_one"]
+    tree.echo("double", "set_ftrace_filter")
+    assert [line.split()[0] for line in tree.read("enabled_functions").splitlines()] == ["double"]
+    tree.echo("nop", "current_tracer")
+    assert tree.read("enabled_functions") == ""
+
+
+def test_available_filter_functions_lists_every_call_site(tree: Tree) -> None:
+    assert tree.read("available_filter_functions").split() == NAMES
+    assert tree.read("dyn_ftrace_total_info").startswith(f"{len(NAMES)} pages:")
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def test_readme_says_what_clients_look_for(tree: Tree) -> None:
+    text = tree.read("README")
+    assert len(text) >= 6144
+    for pattern in (
+        r"accepts: .* glob-matching-pattern",  # ftrace/func-filter-glob.tc
+        r"Format: :mod:<module-name>",
+        r"available_tracers",
+        r"trace_pipe",
+        r"x86-tsc:",
+    ):
+        assert re.search(pattern, text), pattern
+
+
+def test_readme_promises_nothing_that_is_not_there(tree: Tree) -> None:
+    text = tree.read("README")
+    for syntax in (
+        "Create/append/",
+        "<symbol>[+<offset>]%return",
+        "r[maxactive]",
+        "$arg<N>",
+        "x8/16/32/64",
+        "[<module>:]<symbol>",
+        "<attached-group>.<attached-event>",
+        "s:[synthetic/]",
+        "onchange(var)",
+        "snapshot()",
+        "trace(<synthetic_event>",
+        "char name[]' >> synthetic_events",
+        "<var1>=<field|var_ref|numeric_literal>",
+    ):
+        assert syntax not in text
+    named = set(re.findall(r"^  (\w+(?:/\w+)?)/?\t", text, re.M))
+    assert {name for name in named if name not in tree.root} <= {
+        f"emulator/{name}" for name in EMULATOR
+    } | {"per_cpu/cpuN"}
+
+
+def test_readme_is_readable_on_a_terminal(tree: Tree) -> None:
+    for line in tree.read("README").splitlines():
+        assert len(line.expandtabs()) <= 80, line
+        assert line.isascii()
+
+
+def test_a_pure_tree_does_not_speak_of_the_emulator() -> None:
+    with tracefs(pure=True) as tree:
+        assert "emulator" not in tree.read("README")
+
+
+def test_error_log_is_emptied_by_truncation_only(tree: Tree) -> None:
+    tree.run(lambda: tree.tr.tracing_log_err("here", "a bad command", "Bad command", 2))
+    text = tree.read("error_log")
+    assert re.fullmatch(
+        r"\[    0\.\d{6}\] here: error: Bad command\n  Command: a bad command\n {13}\^\n", text
+    )
+    tree.write("error_log", "x")
+    assert tree.read("error_log") == text
+    tree.open("error_log", W | TRUNC).close()
+    assert tree.read("error_log") == ""
