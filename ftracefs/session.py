@@ -53,6 +53,7 @@ class Session:
         kallsyms.add("ftracefs", guest.symbols)
         self.ftrace = machine.run(lambda: Ftrace(machine, image, guest, kallsyms=kallsyms))
         machine.boot()
+        machine.run(self._load_modules)
         self.tasks = Tasks(machine)
         self.tracing = machine.run(
             lambda: Tracing(
@@ -80,6 +81,14 @@ class Session:
             self.host_events = HostEvents(machine, self.tasks)
             self.workload.start("tick", TICK_HZ, self.workload.tick)
             self.workload.start("stats", TICK_HZ, mirrored.settle_stats)
+
+    def _load_modules(self) -> None:
+        for module in self.image.modules:
+            self.machine.load_segments(dict(module.segments))
+            self.ftrace.load_module(module)
+            init = module.labels.get("init_module")
+            if init is not None:
+                self.machine.call(init)
 
     def close(self) -> None:
         """Stop what runs by itself, then the machine."""
