@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.ftrace_kernel import NAMES
@@ -12,6 +13,8 @@ from support.tracefs import APPEND, TRUNC, Tree, W, tracefs
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Directory, TracefsFile
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # As `ls -la` of Linux 6.1 shows them.
 TOP = {
@@ -185,3 +188,32 @@ def test_error_log_is_emptied_by_truncation_only(tree: Tree) -> None:
     assert tree.read("error_log") == text
     tree.open("error_log", W | TRUNC).close()
     assert tree.read("error_log") == ""
+
+
+# --- docs/files.md --------------------------------------------------------------------------------
+
+
+def _rows() -> dict[str, str]:
+    """The files that docs/files.md has a row for, with the mode it gives."""
+    rows = {}
+    for line in (ROOT / "docs/files.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 5:
+            for name in re.findall(r"`([^`]+)`", cells[0]):
+                rows[name] = cells[1]
+    return rows
+
+
+def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> None:
+    rows = _rows()
+    for name, mode in modes(tree.root).items():
+        if name not in ("emulator", "events", "per_cpu"):
+            assert rows.pop(name + "/" * (name == "instances")) == f"0{mode:o}", name
+    for name, mode in modes(tree.node("emulator")).items():
+        if name != "text":
+            assert rows.pop(f"emulator/{name}") == f"0{mode:o}", name
+    assert rows.pop("events/enable") == f"0{tree.node('events/enable').mode:o}"
+    for name, mode in modes(tree.node("per_cpu/cpu0")).items():
+        assert rows.pop(f"per_cpu/cpuN/{name}") == f"0{mode:o}", name
+    assert rows.pop("emulator/text/FUNCTION") == f"0{tree.node('emulator/text/double').mode:o}"
+    assert not rows
