@@ -71,6 +71,8 @@ def _entries(module: str | None, symbols: Iterable[Symbol]) -> list[_Entry]:
             else:
                 end, following = following, symbol.address
             entries.append(_Entry(symbol.address, end, symbol.name, module, symbol.kind))
+    entries.reverse()
+    entries.sort(key=lambda e: e.address)
     return entries
 
 
@@ -96,7 +98,7 @@ class Kallsyms:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        everything = [e for group in self._groups.values() for e in reversed(group)]
+        everything = [e for group in self._groups.values() for e in group]
         everything.sort(key=lambda e: e.address)
         self._by_name = {}
         for entry in everything:
@@ -144,7 +146,7 @@ class Kallsyms:
         """As /proc/kallsyms shows it: group by group, each in order of address."""
         lines = []
         for group in self._groups.values():
-            for entry in reversed(group):
+            for entry in group:
                 module = f"\t[{entry.module}]" if entry.module is not None else ""
                 lines.append(f"{entry.address:016x} {entry.kind} {entry.name}{module}\n")
         return "".join(lines)
