@@ -253,7 +253,6 @@ _layout(
         "DROPPED": 8,
         "ENTRIES": 8,  # of the pages that were left, EVENTS is the current page's
         "ENTRIES_BYTES": 8,  # of the pages that were left and not overwritten
-        "READER_EVENTS": 8,  # of a page that was left after the reader had taken it
     },
     size=4096,
 )

@@ -81,7 +81,7 @@ FUNC_NOTRACE rb_move_tail
     xor ecx, ecx
 1:  mov rax, [r11 + rdx]
     cmp rax, [r9 + RB_PAGE]
-    jne .Lreader
+    jne .Lleave                             # the reader has taken the page
     cmp rcx, [r9 + RB_HEAD]
     jne .Lroom
     cmp dword ptr [r9 + RB_OVERWRITE], 0
@@ -104,11 +104,8 @@ FUNC_NOTRACE rb_move_tail
 .Lroom:
     mov rax, [r9 + RB_EVENTS]
     mov [r11 + rdx + 8], rax
-    jmp .Lleave
-.Lreader:
-    mov rax, [r9 + RB_EVENTS]
-    mov [r9 + RB_READER_EVENTS], rax
 .Lleave:
+    mov rax, [r9 + RB_EVENTS]
     add [r9 + RB_ENTRIES], rax
     mov rax, [r9 + RB_PAGE]
     mov r10, [r9 + RB_TAIL]

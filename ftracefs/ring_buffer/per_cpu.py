@@ -67,10 +67,9 @@ class _Words:
     dropped: int
     entries: int
     entries_bytes: int
-    reader_events: int
 
 
-_LAYOUT = struct.Struct("<II18Q")
+_LAYOUT = struct.Struct("<II17Q")
 _OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in (f.name for f in fields(_Words))}
 assert list(_OFFSETS.values()) == [0, 4, *range(8, _LAYOUT.size, 8)]
 
@@ -364,7 +363,7 @@ class RingBufferPerCpu:
         self._memory.write(self._reader_page, bytes(BUF_PAGE_HDR_SIZE))
         start = first + BUF_PAGE_HDR_SIZE
         self._set(page=first, tail=start, end=start, stamp=0, events=0, index=0, head=0)
-        self._set(overrun=0, dropped=0, entries=0, entries_bytes=0, reader_events=0)
+        self._set(overrun=0, dropped=0, entries=0, entries_bytes=0)
         self._read = self._read_stamp = self._read_events = self._read_bytes = 0
         self._last_overrun = self._lost_events = 0
         self.generation += 1

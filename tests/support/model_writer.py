@@ -92,9 +92,7 @@ class ModelWriter:
                 self._set("TAIL", end)
             table, index, size = self._get("TABLE"), self._get("INDEX"), self._get("PAGES_BYTES")
             following = (index + 16) % size
-            if memory.u64(table + index) != page:
-                self._set("READER_EVENTS", self._get("EVENTS"))
-            else:
+            if memory.u64(table + index) == page:
                 if following == self._get("HEAD"):
                     if not memory.u32(self._address + CONSTANTS["RB_OVERWRITE"]):
                         self._add("DROPPED", 1)
