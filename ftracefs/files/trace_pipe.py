@@ -29,7 +29,6 @@ class _PipeOpen(OpenFile):
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
         self._has_read = False
-        self._was_small = False
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         ticket = self._queue.ticket()
@@ -46,19 +45,18 @@ class _PipeOpen(OpenFile):
         return Pending(self._queue, ticket)
 
     def _text(self, size: int) -> bytes:
-        """As many whole lines as fit; one trace_seq, cut where it must be, for a small reader."""
-        text = b""
-        while not text and not self._pipe.is_empty():
-            text = self._next_seq(size)
-        # A small read may have left the rest of a line, which is given alone, as in Linux.
-        if self._was_small:
-            self._was_small = size < PAGE_SIZE
-            return text
-        self._was_small = size < PAGE_SIZE
-        parts, room = [text], size - len(text)
-        while room >= PAGE_SIZE and not self._pipe.is_empty():
-            parts.append(self._next_seq(room))
-            room -= len(parts[-1])
+        """As many whole lines as fit; one trace_seq, cut where it must be, for a small reader.
+
+        The rest of a line that was cut is given alone, as in Linux.
+        """
+        parts: list[bytes] = []
+        room, is_rest = size, self._pipe.has_leftover
+        while not self._pipe.is_empty():
+            text = self._next_seq(room)
+            parts.append(text)
+            room -= len(text)
+            if text and (is_rest or room < PAGE_SIZE):
+                break
         return b"".join(parts)
 
     def _next_seq(self, size: int) -> bytes:

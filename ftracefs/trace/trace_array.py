@@ -67,7 +67,7 @@ class TraceArray:
 
     def tracer_tracing_is_on(self) -> bool:
         """What tracing_on shows."""
-        return self.buffer.record_is_set_on()
+        return self.buffer.record_is_on()
 
     def set_tracing_on(self, on: bool) -> None:
         """rb_simple_write: a change starts or stops the tracer and wakes who reads trace_pipe."""

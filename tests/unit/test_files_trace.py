@@ -162,8 +162,9 @@ def test_pause_on_trace_stops_recording_while_trace_is_open(tree: Tree) -> None:
     descriptor = tree.open("trace")
     with pytest.raises(TracefsError):
         tree.echo("lost", "trace_marker")
-    assert tree.read("tracing_on") == "1\n"
+    assert tree.read("tracing_on") == "0\n"
     descriptor.close()
+    assert tree.read("tracing_on") == "1\n"
     tree.echo("kept", "trace_marker")
     assert marks(tree.read("trace")) == ["kept"]
 
@@ -346,6 +347,37 @@ def test_a_page_wide_read_takes_whole_lines(tree: Tree) -> None:
     assert 4096 - 80 < len(data) <= 4096
     pipe.close()
     assert f"read events: {data.count(10)}\n" in tree.read("per_cpu/cpu0/stats")
+
+
+def test_reads_of_any_size_are_cut_where_linux_cuts_them(tree: Tree) -> None:
+    tree.write("buffer_size_kb", "1408")
+    trace_functions(tree, "nothing")
+    for _ in range(6):
+        tree.write("trace_marker", "x" * 1000)
+    length = len(tree.read("trace").splitlines()[-1]) + 1
+    pipe = tree.open("trace_pipe")
+    sizes = []
+    for asked in (500, 5000, 4096, 4096):
+        data = pipe.read(asked)
+        assert isinstance(data, bytes)
+        sizes.append(len(data))
+    assert sizes == [500, length - 500, 3 * length, 2 * length]
+    pipe.close()
+
+
+def test_the_rest_of_a_line_comes_before_a_large_read(tree: Tree) -> None:
+    trace_functions(tree, "add_one")
+    tree.call("loop_add", 100)
+    length = len(tree.read("trace").splitlines()[-1]) + 1
+    pipe = tree.open("trace_pipe")
+    sizes = []
+    for asked in (1000, 1000, 100000):
+        data = pipe.read(asked)
+        assert isinstance(data, bytes)
+        sizes.append(len(data))
+    begun = -(-1000 // length)
+    assert sizes == [1000, begun * length - 1000, (100 - begun) * length]
+    pipe.close()
 
 
 def test_lost_records_are_told(tree: Tree) -> None:

@@ -71,6 +71,11 @@ class TracePipe:
         self._context: OutputContext | None = None
         self._leftover = b""  # of a line longer than what the reader asked for
 
+    @property
+    def has_leftover(self) -> bool:
+        """Whether the last read cut a line, whose rest comes next."""
+        return bool(self._leftover)
+
     def is_empty(self) -> bool:
         """Whether a read would have to wait."""
         return not self._leftover and self._buffer.is_empty(self._cpu)
