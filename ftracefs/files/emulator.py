@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, cached_property
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, DeferredWrite, OpenFile, TracefsFile
@@ -31,15 +32,16 @@ _U64 = (1 << 64) - 1
 
 def kernel(tracing: Tracing) -> TracefsFile:
     """`emulator/kernel`."""
-    return ValueFile(lambda: kernel_text(tracing))
+    count = cache(lambda: len(KernelFunctions(tracing.image)))
+    return ValueFile(lambda: kernel_text(tracing, count()))
 
 
-def kernel_text(tracing: Tracing) -> str:
+def kernel_text(tracing: Tracing, functions: int) -> str:
+    """What is running; `functions` is how many there are."""
     machine, ftrace, poke = tracing.machine, tracing.ftrace, tracing.ftrace.text_poke
-    functions = KernelFunctions(tracing.image)
     rows = {
         "image": tracing.image.name,
-        "functions": f"{len(functions)} ({len(ftrace.records.ip)} can be traced)",
+        "functions": f"{functions} ({len(ftrace.records.ip)} can be traced)",
         "modules": " ".join(module.name for module in tracing.image.modules) or "none",
         "vCPUs": str(machine.nr_cpus),
         "clock": machine.clock.kind,
@@ -112,8 +114,11 @@ class CallFile(TracefsFile):
 
     def __init__(self, tracing: Tracing) -> None:
         self.tracing = tracing
-        self.functions = KernelFunctions(tracing.image)
         self.last = ""
+
+    @cached_property
+    def functions(self) -> KernelFunctions:
+        return KernelFunctions(self.tracing.image)
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         return _CallOpen(self, caller)
