@@ -19,7 +19,7 @@ class KernelFunctions:
         for symbols in (image.symbols, *(module.symbols for module in image.modules)):
             for symbol in sorted(symbols, key=lambda s: s.address):
                 self._symbols.setdefault(symbol.name, symbol.address)
-                if symbol.kind in _TEXT_KINDS:
+                if symbol.kind in _TEXT_KINDS and symbol.size:  # 0: a label inside one
                     self._functions.setdefault(symbol.name, []).append(symbol)
 
     def __len__(self) -> int:

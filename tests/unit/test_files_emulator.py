@@ -143,6 +143,7 @@ def test_text_lists_every_function_and_makes_files_on_demand(tree: Tree) -> None
     names = list(text)
     assert names == sorted(names)
     assert {"add_one", "untraced", "helper.isra.0"} <= set(names)
+    assert "host_return_halt" not in names, "a label is no function"
     with pytest.raises(TracefsError) as error:
         text.lookup("no_such_function")
     assert error.value.errno == errno.ENOENT
