@@ -133,8 +133,8 @@ FUNC ___slab_alloc                      # rdi cache, esi gfp; rax object or 0
     LEAVE5
 ENDFUNC ___slab_alloc
 
-# rdi cache, esi gfp; rax object or 0. Inlined into each of the functions below in Linux.
-FUNC_NOTRACE slab_alloc_node
+# The body that all allocating functions share: rdi cache, esi gfp; rax object or 0.
+.macro SLAB_ALLOC
     ENTER2
     mov rbx, rdi
     mov r12d, esi
@@ -171,25 +171,19 @@ FUNC_NOTRACE slab_alloc_node
     mov rax, r12
 .Lout:
     LEAVE2
-ENDFUNC slab_alloc_node
+.endm
 
 FUNC kmem_cache_alloc                   # rdi cache, esi gfp; rax object or 0
-    PROLOGUE
-    call slab_alloc_node
-    EPILOGUE
+    SLAB_ALLOC
 ENDFUNC kmem_cache_alloc
 
 FUNC kmem_cache_alloc_lru               # rdi cache, rsi lru, edx gfp; rax object or 0
-    PROLOGUE
     mov esi, edx
-    call slab_alloc_node
-    EPILOGUE
+    SLAB_ALLOC
 ENDFUNC kmem_cache_alloc_lru
 
 FUNC __kmem_cache_alloc_node            # rdi cache, esi gfp, edx node, rcx size, r8 caller
-    PROLOGUE
-    call slab_alloc_node
-    EPILOGUE
+    SLAB_ALLOC
 ENDFUNC __kmem_cache_alloc_node
 
 FUNC __slab_free                        # rdi cache, rsi slab, rdx object: not from this CPU's slab
@@ -266,10 +260,8 @@ FUNC __free_slab                        # rdi cache, rsi slab
     EPILOGUE
 ENDFUNC __free_slab
 
-# rdi cache, rsi slab, rdx object.
-FUNC_NOTRACE do_slab_free
-    push rbp
-    mov rbp, rsp
+# rdi cache, rsi slab, rdx object: back to this CPU's slab if it comes from there.
+.macro SLAB_FREE
     lock dec qword ptr [rdi+CACHE_IN_USE]
     mov rcx, rdi
     CPU_SLAB rcx, eax, rax
@@ -279,13 +271,11 @@ FUNC_NOTRACE do_slab_free
     mov r8, [rcx+CPU_SLAB_FREELIST]
     mov [rdx+rax], r8
     mov [rcx+CPU_SLAB_FREELIST], rdx
-    jmp .Lout
+    EPILOGUE
 .Lslow:
     call __slab_free
-.Lout:
-    pop rbp
-    ret
-ENDFUNC do_slab_free
+    EPILOGUE
+.endm
 
 FUNC kmem_cache_free                    # rdi cache, rsi object
     PROLOGUE
@@ -293,8 +283,7 @@ FUNC kmem_cache_free                    # rdi cache, rsi object
     VIRT_TO_HEAD_PAGE rsi, rax
     cmp [rsi+SLAB_CACHE], rdi
     jne .Lwrong
-    call do_slab_free
-    EPILOGUE
+    SLAB_FREE
 .Lwrong:                                # cache_from_obj: it stays allocated
     inc qword ptr [rip + slab_wrong_frees]
     EPILOGUE
@@ -304,8 +293,7 @@ FUNC __kmem_cache_free                  # rdi cache, rsi object, rdx caller
     PROLOGUE
     mov rdx, rsi
     VIRT_TO_HEAD_PAGE rsi, rax
-    call do_slab_free
-    EPILOGUE
+    SLAB_FREE
 ENDFUNC __kmem_cache_free
 
 # rdi cache, rsi name, edx object size, rcx constructor or 0. Lays the cache out; no slab yet.
