@@ -13,6 +13,7 @@ from ftracefs.files import buffer, emulator, events, filters, info, tracer
 from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.instances import Instances
+from ftracefs.files.livepatch import livepatch
 from ftracefs.files.trace import TraceFile
 from ftracefs.files.trace_marker import TraceMarker
 from ftracefs.files.trace_pipe import TracePipeFile
@@ -88,6 +89,7 @@ EMULATOR_FILES = (
     EmulatorFile("call", 0o640, emulator.CallFile),
     EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
     EmulatorFile("kernel", 0o440, emulator.kernel),
+    EmulatorFile("livepatch", 0o640, livepatch),
     EmulatorFile("patch_log", 0o440, emulator.patch_log),
 )
 

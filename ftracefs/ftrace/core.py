@@ -10,6 +10,7 @@ from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace import registration, show
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.init import ftrace_init
+from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
 from ftracefs.ftrace.ops import FtraceOps
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
@@ -39,6 +40,7 @@ class Ftrace(FtraceState):
             text_poke = TextPoke(machine, symbolize=kallsyms.sprint_symbol)
         super().__init__(machine, kallsyms, text_poke, guest)
         self._open_regexes: list[FtraceRegex] = []
+        self.livepatch = Livepatch(self)
         ftrace_init(self, image)
 
     # --- ops -------------------------------------------------------------------------------------

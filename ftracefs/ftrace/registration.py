@@ -56,17 +56,21 @@ def register_ftrace_function(state: FtraceState, ops: FtraceOps) -> None:
 
 def _prepare_direct_functions_for_ipmodify(state: FtraceState, ops: FtraceOps) -> None:
     """Ask direct ops whether they can live with an IPMODIFY op on their functions."""
-    if not ops.flags & FTRACE_OPS_FL_IPMODIFY:
-        return
-    ips = ops.func_hash.filter_hash.ips
-    for op in state.ops_list:
-        if not op.flags & FTRACE_OPS_FL_DIRECT or not state.ops_on(ips, [op]).any():
-            continue
+    for op in _direct_peers(state, ops):
         if op.ops_func is None:
             raise TracefsError(errno.EBUSY, "a direct call is on one of the functions")
         result = op.ops_func(op, OpsCommand.FTRACE_OPS_CMD_ENABLE_SHARE_IPMODIFY_PEER)
         if result:
             raise TracefsError(-result, "a direct call will not share its function")
+
+
+def _direct_peers(state: FtraceState, ops: FtraceOps) -> list[FtraceOps]:
+    """The direct ops on functions whose instruction pointer `ops` moves, if it moves any."""
+    if not ops.flags & FTRACE_OPS_FL_IPMODIFY:
+        return []
+    ips = ops.func_hash.filter_hash.ips
+    direct = [op for op in state.ops_list if op.flags & FTRACE_OPS_FL_DIRECT]
+    return [op for op in direct if state.ops_on(ips, [op]).any()]
 
 
 def ftrace_startup(state: FtraceState, ops: FtraceOps, command: int) -> None:
@@ -157,6 +161,14 @@ def _ftrace_startup_enable(state: FtraceState, command: int) -> None:
 def unregister_ftrace_function(state: FtraceState, ops: FtraceOps) -> None:
     """Have `ops` called no more. EBUSY when it is not registered."""
     ftrace_shutdown(state, ops, 0)
+    _cleanup_direct_functions_after_ipmodify(state, ops)
+
+
+def _cleanup_direct_functions_after_ipmodify(state: FtraceState, ops: FtraceOps) -> None:
+    """Tell direct ops that they have their functions to themselves again; they may ignore it."""
+    for op in _direct_peers(state, ops):
+        if op.ops_func is not None:
+            op.ops_func(op, OpsCommand.FTRACE_OPS_CMD_DISABLE_SHARE_IPMODIFY_PEER)
 
 
 def ftrace_shutdown(state: FtraceState, ops: FtraceOps, command: int) -> None:

@@ -41,7 +41,14 @@ TOP = {
     "tracing_on": 0o640,
 }
 PER_CPU = {"buffer_size_kb": 0o640, "stats": 0o440, "trace": 0o640, "trace_pipe": 0o440}
-EMULATOR = {"call": 0o640, "kallsyms": 0o440, "kernel": 0o440, "patch_log": 0o440, "text": 0o750}
+EMULATOR = {
+    "call": 0o640,
+    "kallsyms": 0o440,
+    "kernel": 0o440,
+    "livepatch": 0o640,
+    "patch_log": 0o440,
+    "text": 0o750,
+}
 
 
 @pytest.fixture
