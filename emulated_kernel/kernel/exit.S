@@ -194,6 +194,8 @@ FUNC delayed_put_task_struct            # rdi task
     mov rbx, rdi
     dec dword ptr [rdi + TASK_USAGE]
     jne .Lout
+    call exit_creds
+    mov rdi, rbx
     call put_task_stack
     mov rdi, rbx
     call free_task

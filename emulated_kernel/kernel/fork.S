@@ -92,6 +92,10 @@ FUNC copy_process                       # rdi kernel_clone_args; rax task or err
     mov rsi, r12
     call sched_fork
     mov rdi, r12
+    mov rsi, [rbx + ARGS_FLAGS]
+    call copy_creds
+    mov rdi, r12
+    mov rsi, [rbx + ARGS_FLAGS]
     call security_task_alloc
     mov rdi, [rbx + ARGS_FLAGS]
     mov rsi, r12
@@ -145,6 +149,8 @@ FUNC copy_process                       # rdi kernel_clone_args; rax task or err
     call exit_fs
     mov rdi, r12
     call exit_mm
+    mov rdi, r12
+    call exit_creds
     mov rdi, r12
     call put_task_stack
     mov rdi, r12
