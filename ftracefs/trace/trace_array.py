@@ -12,7 +12,6 @@ import errno
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from emulated_kernel.machine import ClockWords
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ring_buffer.buffer import RingBuffer
@@ -195,11 +194,6 @@ class TraceArray:
         self._clock_words = self.tracing.clocks.words(clock)
         self.buffer.set_clock(self._clock_words)
         self.time_start = self.ring_buffer_time_stamp()
-
-    @property
-    def clock_words(self) -> ClockWords:
-        """What the writer finds beside it."""
-        return self._clock_words
 
     def trace_clock_text(self) -> str:
         """The file trace_clock."""
