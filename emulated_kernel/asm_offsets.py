@@ -228,8 +228,9 @@ _layout(
         "NOTRACE_MASK": 8,
         "PRIVATE": 8,
         "NEXT": 8,  # the op registered before it, or ftrace_list_end
+        "DIRECT_CALL": 8,  # where call_direct_funcs sends its functions' calls
     },
-    size=64,
+    size=128,
 )
 _layout(
     "RB_",
@@ -273,6 +274,7 @@ SYSCALLS = {
     "write": 1,
     "open": 2,
     "close": 3,
+    "newstat": 4,
     "newfstat": 5,
     "newlstat": 6,
     "poll": 7,
@@ -314,6 +316,7 @@ SYSCALLS = {
     "rename": 82,
     "mkdir": 83,
     "rmdir": 84,
+    "creat": 85,
     "unlink": 87,
     "symlink": 88,
     "readlink": 89,
@@ -321,11 +324,14 @@ SYSCALLS = {
     "getppid": 110,
     "sync": 162,
     "gettid": 186,
+    "time": 201,
     "getdents64": 217,
     "clock_gettime": 228,
     "exit_group": 231,
     "openat": 257,
     "newfstatat": 262,
+    "accept4": 288,
+    "pipe2": 293,
     "statx": 332,
 }
 _define(**{f"NR_{name}": number for name, number in SYSCALLS.items()}, NR_SYSCALLS=450)

@@ -17,6 +17,7 @@ from ftracefs.files.livepatch import livepatch
 from ftracefs.files.trace import TraceFile
 from ftracefs.files.trace_marker import TraceMarker
 from ftracefs.files.trace_pipe import TracePipeFile
+from ftracefs.files.trace_pipe_raw import TracePipeRawFile
 from ftracefs.trace.trace_array import TraceArray
 from ftracefs.trace.tracing import Tracing
 
@@ -83,6 +84,7 @@ PER_CPU_FILES = (
     PerCpuFile("stats", 0o440, buffer.stats),
     PerCpuFile("trace", 0o640, TraceFile),
     PerCpuFile("trace_pipe", 0o440, TracePipeFile),
+    PerCpuFile("trace_pipe_raw", 0o440, TracePipeRawFile),
 )
 
 EMULATOR_FILES = (

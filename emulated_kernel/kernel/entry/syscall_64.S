@@ -3,28 +3,87 @@
 .data
 .balign 64
 OBJECT sys_call_table
-    .zero 8 * 35
+    .quad __x64_sys_read                  # 0
+    .quad __x64_sys_write                 # 1
+    .quad __x64_sys_open                  # 2
+    .quad __x64_sys_close                 # 3
+    .quad __x64_sys_newstat               # 4
+    .quad __x64_sys_newfstat              # 5
+    .quad __x64_sys_newlstat              # 6
+    .quad __x64_sys_poll                  # 7
+    .quad __x64_sys_lseek                 # 8
+    .zero 8 * 7
+    .quad __x64_sys_ioctl                 # 16
+    .quad __x64_sys_pread64               # 17
+    .quad __x64_sys_pwrite64              # 18
+    .zero 8 * 3
+    .quad __x64_sys_pipe                  # 22
+    .zero 8 * 9
+    .quad __x64_sys_dup                   # 32
+    .quad __x64_sys_dup2                  # 33
+    .zero 8 * 1
     .quad __x64_sys_nanosleep             # 35
     .zero 8 * 3
     .quad __x64_sys_getpid                # 39
-    .zero 8 * 16
+    .zero 8 * 1
+    .quad __x64_sys_socket                # 41
+    .quad __x64_sys_connect               # 42
+    .quad __x64_sys_accept                # 43
+    .quad __x64_sys_sendto                # 44
+    .quad __x64_sys_recvfrom              # 45
+    .zero 8 * 2
+    .quad __x64_sys_shutdown              # 48
+    .quad __x64_sys_bind                  # 49
+    .quad __x64_sys_listen                # 50
+    .quad __x64_sys_getsockname           # 51
+    .zero 8 * 4
     .quad __x64_sys_clone                 # 56
     .quad __x64_sys_fork                  # 57
-    .zero 8 * 2
+    .zero 8 * 1
+    .quad __x64_sys_execve                # 59
     .quad __x64_sys_exit                  # 60
     .quad __x64_sys_wait4                 # 61
     .quad __x64_sys_kill                  # 62
     .zero 8 * 11
     .quad __x64_sys_fsync                 # 74
-    .zero 8 * 21
+    .zero 8 * 1
+    .quad __x64_sys_truncate              # 76
+    .quad __x64_sys_ftruncate             # 77
+    .quad __x64_sys_getdents              # 78
+    .quad __x64_sys_getcwd                # 79
+    .quad __x64_sys_chdir                 # 80
+    .zero 8 * 1
+    .quad __x64_sys_rename                # 82
+    .quad __x64_sys_mkdir                 # 83
+    .quad __x64_sys_rmdir                 # 84
+    .quad __x64_sys_creat                 # 85
+    .zero 8 * 1
+    .quad __x64_sys_unlink                # 87
+    .quad __x64_sys_symlink               # 88
+    .quad __x64_sys_readlink              # 89
+    .zero 8 * 6
     .quad __x64_sys_gettimeofday          # 96
     .zero 8 * 13
     .quad __x64_sys_getppid               # 110
     .zero 8 * 75
     .quad __x64_sys_gettid                # 186
-    .zero 8 * 41
+    .zero 8 * 14
+    .quad __x64_sys_time                  # 201
+    .zero 8 * 15
+    .quad __x64_sys_getdents64            # 217
+    .zero 8 * 10
     .quad __x64_sys_clock_gettime         # 228
     .zero 8 * 2
     .quad __x64_sys_exit_group            # 231
-    .zero 8 * (NR_SYSCALLS - 232)
+    .zero 8 * 25
+    .quad __x64_sys_openat                # 257
+    .zero 8 * 4
+    .quad __x64_sys_newfstatat            # 262
+    .zero 8 * 25
+    .quad __x64_sys_accept4               # 288
+    .zero 8 * 4
+    .quad __x64_sys_pipe2                 # 293
+    .zero 8 * 38
+    .quad __x64_sys_statx                 # 332
+    .zero 8 * (NR_SYSCALLS - 333)
 ENDOBJECT sys_call_table
