@@ -18,12 +18,7 @@ SECTIONS = [
     "trace",
     "trace_pipe",
     "trace_marker",
-    pytest.param(
-        "trace_pipe_raw",
-        marks=pytest.mark.xfail(
-            strict=True, raises=AssertionError, reason="per_cpu/cpuN/trace_pipe_raw is not there"
-        ),
-    ),
+    "trace_pipe_raw",
 ]
 
 
