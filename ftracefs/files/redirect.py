@@ -1,7 +1,8 @@
 """Files that send a function's calls elsewhere.
 
-A command is a line: `FUNCTION TARGET`, or `!FUNCTION` to undo it. Reading gives the commands that would make what is there. A write takes one line and returns its
-length, so several lines may be written at once.
+A command is a line: `FUNCTION TARGET`, or `!FUNCTION` to undo it. Reading gives the commands that
+would make what is there. A write takes one line and returns its length, so several lines may be
+written at once.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ftracefs.files import buffer, emulator, events, filters, info, tracer
 from ftracefs.files.base import Directory, Node, TracefsFile
+from ftracefs.files.direct import direct
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.instances import Instances
 from ftracefs.files.livepatch import livepatch
@@ -89,6 +90,7 @@ PER_CPU_FILES = (
 
 EMULATOR_FILES = (
     EmulatorFile("call", 0o640, emulator.CallFile),
+    EmulatorFile("direct", 0o640, direct),
     EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
     EmulatorFile("kernel", 0o440, emulator.kernel),
     EmulatorFile("livepatch", 0o640, livepatch),

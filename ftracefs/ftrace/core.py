@@ -7,7 +7,7 @@ from collections.abc import Callable
 from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.machine import Machine
 from emulated_kernel.text_poke import TextPoke
-from ftracefs.ftrace import registration, show
+from ftracefs.ftrace import direct, registration, show
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
@@ -45,8 +45,13 @@ class Ftrace(FtraceState):
 
     # --- ops -------------------------------------------------------------------------------------
 
-    def new_ops(self, func: int, *, flags: int = 0, private: int = 0, name: str = "") -> FtraceOps:
-        """An op whose callback is the guest function at `func`; not registered yet."""
+    def new_ops(
+        self, func: int = 0, *, flags: int = 0, private: int = 0, name: str = ""
+    ) -> FtraceOps:
+        """An op whose callback is the guest function at `func`; not registered yet.
+
+        One without a callback is for register_ftrace_direct.
+        """
         return FtraceOps(self.memory, func, flags=flags, private=private, name=name)
 
     def register_ftrace_function(self, ops: FtraceOps) -> None:
@@ -56,6 +61,18 @@ class Ftrace(FtraceState):
     def unregister_ftrace_function(self, ops: FtraceOps) -> None:
         """Have `ops` called no more."""
         registration.unregister_ftrace_function(self, ops)
+
+    def register_ftrace_direct(self, ops: FtraceOps, addr: int) -> None:
+        """Have the functions in the filter of `ops` call `addr` (see direct.py)."""
+        direct.register_ftrace_direct(self, ops, addr)
+
+    def modify_ftrace_direct(self, ops: FtraceOps, addr: int) -> None:
+        """Have them call another target."""
+        direct.modify_ftrace_direct(self, ops, addr)
+
+    def unregister_ftrace_direct(self, ops: FtraceOps, addr: int) -> None:
+        """Have them call nothing any more."""
+        direct.unregister_ftrace_direct(self, ops, addr)
 
     # --- modules ---------------------------------------------------------------------------------
 

@@ -265,9 +265,21 @@ def ftrace_hash_ipmodify_update(state: FtraceState, ops: FtraceOps, new: FtraceH
     )
 
 
+def ftrace_hash_ipmodify_ask(state: FtraceState, ops: FtraceOps) -> None:
+    """Ask a direct op once more whether it shares its functions, before its target changes."""
+    hash = ops.func_hash.filter_hash
+    _update_ipmodify(state, ops, hash, hash, update_target=True)
+
+
 def _update_ipmodify(
-    state: FtraceState, ops: FtraceOps, old: FtraceHash | None, new: FtraceHash | None
+    state: FtraceState,
+    ops: FtraceOps,
+    old: FtraceHash | None,
+    new: FtraceHash | None,
+    *,
+    update_target: bool = False,
 ) -> None:
+    """__ftrace_hash_update_ipmodify: from `old` to `new`; None stands for every function."""
     is_ipmodify = bool(ops.flags & FTRACE_OPS_FL_IPMODIFY)
     if not ops.flags & FTRACE_OPS_FL_ENABLED:
         return
@@ -279,7 +291,8 @@ def _update_ipmodify(
     usable = ~records.has(FTRACE_FL_DISABLED)
     in_old, in_new = old.contains(records.ip), new.contains(records.ip)
     added, removed = usable & in_new & ~in_old, usable & in_old & ~in_new
-    if (added & records.has(FTRACE_FL_IPMODIFY)).any():
+    asked = usable & in_new if update_target else added
+    if (asked & records.has(FTRACE_FL_IPMODIFY)).any():
         if is_ipmodify:
             raise TracefsError(errno.EBUSY, "another op moves the instruction pointer there")
         command = OpsCommand.FTRACE_OPS_CMD_ENABLE_SHARE_IPMODIFY_SELF

@@ -103,6 +103,7 @@ class FtraceOps:
         memory.set_u64(at + CONSTANTS["OP_FUNC"], self.func)
         memory.set_u64(at + CONSTANTS["OP_FLAGS"], self.flags)
         memory.set_u64(at + CONSTANTS["OP_PRIVATE"], self.private)
+        memory.set_u64(at + CONSTANTS["OP_DIRECT_CALL"], self.direct_call)
         self._write_table("FILTER", self.func_hash.filter_hash)
         self._write_table("NOTRACE", self.func_hash.notrace_hash)
 

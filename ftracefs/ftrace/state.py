@@ -67,7 +67,10 @@ class FtraceState:
         self.ftrace_enabled = True
         self.ftrace_disabled = False
         self.removed_ops: FtraceOps | None = None
-        self.direct_functions: dict[int, int] = {}
+        self.direct_functions: dict[int, int] = {}  # call site -> target
+        self.tmp_ops: FtraceOps | None = None  # of modify_ftrace_direct
+        # Made to be targets of direct calls: address -> size, name.
+        self.direct_trampolines: dict[int, tuple[int, str]] = {}
 
         stub = guest.labels["ftrace_stub"]
         self.ftrace_trace_function = stub  # what ftrace_caller is to call

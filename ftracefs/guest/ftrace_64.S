@@ -73,6 +73,7 @@
 MCOUNT_INSN_SIZE = 5
 TRACE_INTERNAL_START = 0
 TRACE_LIST_START = 8
+FTRACE_OPS_FL_SAVE_REGS = 4
 
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_caller
@@ -180,6 +181,9 @@ ftrace_ops_list_func:
     cmp r12, rax
     je .Lend
     mov r12, [r12 + OP_NEXT]
+    test dword ptr [rdx + OP_FLAGS], FTRACE_OPS_FL_SAVE_REGS
+    jne .Lregs
+.Lfilter:
     mov r8, [rdx + OP_FILTER_TABLE]
     test r8, r8
     je .Lnotrace                            # an empty filter lets everything through
@@ -213,6 +217,10 @@ ftrace_ops_list_func:
     test r9, r9
     jne .Lnotrace_probe
     jmp .Lcall
+.Lregs:
+    cmp qword ptr [rcx + PT_CS], 0          # no full pt_regs: its sites are about to be patched
+    jne .Lfilter
+    jmp .Lnext
 .Lend:
     pop r12
     RECURSION_LEAVE TRACE_LIST_START

@@ -64,6 +64,7 @@ class Tracing:
         percpu = [vcpu.percpu for vcpu in machine.cpus]
         buffer = RingBuffer(machine.memory, percpu, EMPTY_BUFFER_SIZE)
         self.global_trace = TraceArray(self, "", ftrace.global_ops, buffer)
+        machine.memory.set_u64(self.label("global_trace_buffers"), buffer.table)
         machine.after_slice.append(self._after_slice)
 
     def label(self, name: str) -> int:

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, TEXT_BASE
+from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, MODULES_DATA, TEXT_BASE
 from emulated_kernel.assembler import Symbol, assemble
 from emulated_kernel.image import KernelImage, Module
 from emulated_kernel.images.builtin import MODULE_TEXT
@@ -282,6 +282,15 @@ def ftrace_machine(
         yield machine.run(lambda: Ftrace(machine, image, guest))
     finally:
         machine.close()
+
+
+def load_code(ftrace: Ftrace, source: str) -> dict[str, int]:
+    """Put a test's own functions into the machine; their labels."""
+    bases = {".text": MODULE_TEXT + 0x400000, ".data": MODULES_DATA + 0x600000}
+    names = {**ftrace.machine.image.labels, **ftrace.labels}
+    built = assemble({"test.S": source}, bases, CONSTANTS, names)
+    ftrace.machine.run(lambda: ftrace.machine.load_segments(dict(built.segments)))
+    return dict(built.labels)
 
 
 def many_functions(names: list[str]) -> KernelImage:

@@ -43,6 +43,7 @@ TOP = {
 PER_CPU = {"buffer_size_kb": 0o640, "stats": 0o440, "trace": 0o640, "trace_pipe": 0o440}
 EMULATOR = {
     "call": 0o640,
+    "direct": 0o640,
     "kallsyms": 0o440,
     "kernel": 0o440,
     "livepatch": 0o640,
