@@ -14,13 +14,12 @@ import ctypes
 import mmap
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-
-if TYPE_CHECKING:
-    from emulated_kernel.machine.machine import Machine
+from emulated_kernel.machine.memory import Memory
+from emulated_kernel.machine.vcpu import Vcpu
 
 VIRTUAL_STEP_NS = 1000
 _CALIBRATION_S = 0.01
@@ -62,14 +61,14 @@ class _HostTsc:
 
 
 class ClockSource:
-    """The time base of a machine. `kind` is "real" or "virtual"."""
+    """The time base of some vCPUs. `kind` is "real" or "virtual"."""
 
-    def __init__(self, machine: Machine, kind: str) -> None:
+    def __init__(self, memory: Memory, vcpus: Iterable[Vcpu], kind: str) -> None:
         if kind not in {"real", "virtual"}:
             raise ValueError(f"clock {kind!r}: real or virtual")
         self.kind = kind
-        self._memory = machine.memory
-        self._word = machine.alloc(64)
+        self._memory = memory
+        self._word = memory.alloc(64)
         self._zero_word = self._word + 8
         if kind == "real":
             self._tsc = _HostTsc()
@@ -78,7 +77,7 @@ class ClockSource:
             tsc, ns = self._tsc.sample()
             self.mult = ((ns - self.ns_base) << 32) // (tsc - self.tsc_base)
         words = self.nanoseconds()
-        for vcpu in machine.cpus:
+        for vcpu in vcpus:
             vcpu.set_word("CLOCK_MULT", words.mult)
             vcpu.set_word("CLOCK_STEP", words.step)
             vcpu.set_word("CLOCK_PTR", words.pointer)

@@ -138,7 +138,7 @@ class Machine:
         }
         self.cpus = [self._new_vcpu(number) for number in range(nr_cpus)]
         self._bare_stacks = [self.alloc(_STACK_BYTES) + _STACK_BYTES for _ in self.cpus]
-        self.clock = ClockSource(self, clock)
+        self.clock = ClockSource(self.memory, self.cpus, clock)
         self._load(image)
 
         self._queue: deque[_Job[Any]] = deque()
