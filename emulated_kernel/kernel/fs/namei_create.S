@@ -103,7 +103,6 @@ FUNC filename_create
     sub rsp, 24
     mov rbx, rdx
     mov r12d, ecx
-    mov ecx, edx
     xor edx, edx
     mov rcx, rbx
     lea r8, [rbp-64]
