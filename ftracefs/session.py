@@ -14,6 +14,8 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.images.builtin import load_builtin
 from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.machine import Machine, Rest
+from emulated_kernel.modules import Modules
+from emulated_kernel.network import Network
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import CallResult, Task, Tasks
 from emulated_kernel.workload import TICK_HZ, Workload
@@ -27,6 +29,8 @@ from ftracefs.trace.tracing import FunctionCall, Tracing
 
 SCRIPT = HostProcess(pid=1000, start_time=0, ppid=1, comm="script", cpu=0)
 """The one task of an isolated session."""
+
+NET_HZ = 5.0
 
 
 class Session:
@@ -53,6 +57,8 @@ class Session:
         kallsyms.add("ftracefs", guest.symbols)
         self.ftrace = machine.run(lambda: Ftrace(machine, image, guest, kallsyms=kallsyms))
         machine.boot()
+        self.modules = Modules(machine, image.modules)
+        self.ftrace.watch(self.modules)
         machine.run(self._load_modules)
         self.tasks = Tasks(machine)
         self.tracing = machine.run(
@@ -61,6 +67,7 @@ class Session:
                 image,
                 self.ftrace,
                 guest,
+                modules=self.modules,
                 acting_cpu=lambda: self.tasks.acting.number,
                 call_function=self.call_function,
             )
@@ -81,14 +88,12 @@ class Session:
             self.host_events = HostEvents(machine, self.tasks)
             self.workload.start("tick", TICK_HZ, self.workload.tick)
             self.workload.start("stats", TICK_HZ, mirrored.settle_stats)
+            self.network = Network(machine)
+            self.workload.start("net", NET_HZ, self.network.traffic)
 
     def _load_modules(self) -> None:
-        for module in self.image.modules:
-            self.machine.load_segments(dict(module.segments))
-            self.ftrace.load_module(module)
-            init = module.labels.get("init_module")
-            if init is not None:
-                self.machine.call(init)
+        for name in self.modules.available:
+            self.modules.load_module(name)
 
     def close(self) -> None:
         """Stop what runs by itself, then the machine."""
