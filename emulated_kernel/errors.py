@@ -31,3 +31,11 @@ class GuestTimeout(EmulatedKernelError):
 
 class AssemblerError(ImageError):
     """Sources that cannot be assembled: `file:line: what: the line`, one line for each."""
+
+
+class ModuleError(EmulatedKernelError):
+    """A module that cannot be loaded or unloaded; `errno` says why."""
+
+    def __init__(self, errno: int, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno

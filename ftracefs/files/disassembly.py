@@ -1,4 +1,4 @@
-"""emulator/text/: each function of the kernel, disassembled from the bytes that are there now.
+"""emulator/text/: each function of kernel and engine, disassembled from the bytes there now.
 
     ffffffff81001230 <vfs_read>:
     ffffffff81001230  0f 1f 44 00 00           nop                         # call site: nop
@@ -10,16 +10,16 @@ The directory makes its files when they are looked up: there are as many as func
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import capstone
 
-from emulated_kernel.assembler import Symbol
+from emulated_kernel.kallsyms import Symbol
 from emulated_kernel.text_poke import CALL_INSN_SIZE, INT3_INSN_OPCODE, NOP5
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Directory, Node
-from ftracefs.files.kernel_functions import KernelFunctions
+from ftracefs.files.kernel_functions import LoadedFunctions
 from ftracefs.files.simple import SeqFile
 from ftracefs.trace.tracing import Tracing
 
@@ -32,20 +32,17 @@ class TextDirectory(Directory):
     def __init__(self, tracing: Tracing) -> None:
         super().__init__()
         self._disassembler = Disassembler(tracing)
-
-    @cached_property
-    def _functions(self) -> KernelFunctions:
-        return KernelFunctions(self._disassembler.tracing.image)
+        self._functions = LoadedFunctions(tracing, engine=True)
 
     def lookup(self, name: str) -> Node:
-        symbols = self._functions.named(name)
+        symbols = self._functions().named(name)
         if not symbols:
             raise TracefsError(errno.ENOENT, name)
         disassemble = self._disassembler.function
         return SeqFile(lambda: "\n".join(disassemble(symbol) for symbol in symbols))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._functions)
+        return iter(self._functions())
 
 
 class Disassembler:
@@ -58,16 +55,27 @@ class Disassembler:
 
     def function(self, symbol: Symbol) -> str:
         """One function, up to the filler behind it."""
-        code = self.tracing.machine.memory.read(symbol.address, symbol.size)
-        site = self._call_site(symbol)
-        lines = [f"{symbol.address:016x} <{symbol.name}>:\n"]
-        for address, size, mnemonic, operands in self._capstone.disasm_lite(code, symbol.address):
-            at = address - symbol.address
+        head = f"{symbol.address:016x} <{symbol.name}>:\n"
+        return head + self.code(symbol.address, symbol.size, self._call_site(symbol))
+
+    def code(
+        self,
+        start: int,
+        size: int,
+        site: int | None = None,
+        notes: Mapping[int, str] = MappingProxyType({}),
+    ) -> str:
+        """The instructions from `start`; `site` is a call site, `notes` are for addresses."""
+        code = self.tracing.machine.memory.read(start, size)
+        lines = []
+        for address, length, mnemonic, operands in self._capstone.disasm_lite(code, start):
+            at = address - start
             text = f"{mnemonic} {operands}".rstrip()
             note = self._target(operands) if mnemonic == "call" or mnemonic[0] == "j" else ""
             if address == site:
                 text, note = self._site_text(text, code[at : at + CALL_INSN_SIZE], note)
-            lines.append(_line(address, code[at : at + size], text, note))
+            note = notes.get(address, note)
+            lines.append(code_line(address, code[at : at + length], text, note))
         return "".join(lines)
 
     def _call_site(self, symbol: Symbol) -> int | None:
@@ -102,7 +110,8 @@ class Disassembler:
         return ""
 
 
-def _line(address: int, code: bytes, text: str, note: str) -> str:
+def code_line(address: int, code: bytes, text: str, note: str) -> str:
+    """An instruction: address, bytes, text and a note."""
     shown = code[:_SHOWN_BYTES].hex(" ")
     line = f"{address:016x}  {shown:<{_SHOWN_BYTES * 3 - 1}}  {text}"
     line = f"{line:<72}  # {note}" if note else line

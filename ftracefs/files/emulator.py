@@ -1,10 +1,14 @@
 """emulator/: what Linux has no file for, because there nobody can look from outside.
 
-kernel      what is running, and how often its text was written
-call        run a function of the kernel
-patch_log   the last writes to kernel text, byte by byte
-kallsyms    /proc/kallsyms of the emulated kernel
-text/       each function, disassembled as it stands now (files/disassembly.py)
+kernel              what is running, and how often its text was written
+call                run a function of the kernel
+patching            how live text is written
+patch_log           the last writes to it, byte by byte
+touched_functions   the file of that name in newer kernels
+kallsyms            /proc/kallsyms of the emulated kernel
+
+The others have modules of their own: text/ (disassembly), ops, trampolines, livepatch, direct,
+modules, sysctl/.
 """
 
 from __future__ import annotations
@@ -14,13 +18,13 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, cached_property
 
+from emulated_kernel.text_poke import PokeMethod
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, DeferredWrite, OpenFile, TracefsFile
-from ftracefs.files.kernel_functions import KernelFunctions
+from ftracefs.files.kernel_functions import KernelFunctions, LoadedFunctions
 from ftracefs.files.simple import SeqFile, ValueFile
-from ftracefs.trace.parsers import c_string
+from ftracefs.trace.parsers import c_string, strim
 from ftracefs.trace.tracing import FunctionCall, Tracing
 
 MAX_ARGUMENTS = 6
@@ -32,8 +36,8 @@ _U64 = (1 << 64) - 1
 
 def kernel(tracing: Tracing) -> TracefsFile:
     """`emulator/kernel`."""
-    count = cache(lambda: len(KernelFunctions(tracing.image)))
-    return ValueFile(lambda: kernel_text(tracing, count()))
+    functions = LoadedFunctions(tracing)
+    return ValueFile(lambda: kernel_text(tracing, len(functions())))
 
 
 def kernel_text(tracing: Tracing, functions: int) -> str:
@@ -42,7 +46,7 @@ def kernel_text(tracing: Tracing, functions: int) -> str:
     rows = {
         "image": tracing.image.name,
         "functions": f"{functions} ({len(ftrace.records.ip)} can be traced)",
-        "modules": " ".join(module.name for module in tracing.image.modules) or "none",
+        "modules": " ".join(tracing.modules.loaded) or "none",
         "vCPUs": str(machine.nr_cpus),
         "clock": machine.clock.kind,
         "text patches": f"{poke.sites_patched} sites in {poke.batches} batches",
@@ -56,6 +60,29 @@ def kernel_text(tracing: Tracing, functions: int) -> str:
 def patch_log(tracing: Tracing) -> TracefsFile:
     """`emulator/patch_log`."""
     return SeqFile(tracing.ftrace.text_poke.patch_log)
+
+
+def patching(tracing: Tracing) -> TracefsFile:
+    """`emulator/patching`."""
+    poke = tracing.ftrace.text_poke
+
+    def show() -> str:
+        names = (f"[{m.value}]" if m is poke.method else m.value for m in PokeMethod)
+        return " ".join(names) + "\n"
+
+    def store(data: bytes) -> None:
+        name = strim(data).decode("utf-8", "replace")
+        method = next((m for m in PokeMethod if m.value == name), None)
+        if method is None:
+            raise TracefsError(errno.EINVAL, f"no way of patching {name!r}")
+        poke.method = method
+
+    return ValueFile(show, store)
+
+
+def touched_functions(tracing: Tracing) -> TracefsFile:
+    """`emulator/touched_functions`."""
+    return SeqFile(tracing.ftrace.touched_functions)
 
 
 def kallsyms(tracing: Tracing) -> TracefsFile:
@@ -114,11 +141,8 @@ class CallFile(TracefsFile):
 
     def __init__(self, tracing: Tracing) -> None:
         self.tracing = tracing
+        self.functions = LoadedFunctions(tracing)
         self.last = ""
-
-    @cached_property
-    def functions(self) -> KernelFunctions:
-        return KernelFunctions(self.tracing.image)
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         return _CallOpen(self, caller)
@@ -133,7 +157,7 @@ class _CallOpen(OpenFile):
         return self._file.last.encode()[offset : offset + size]
 
     def write(self, data: bytes, offset: int) -> int | DeferredWrite:
-        call = parse_call(data, self._file.functions, self._caller.pid)
+        call = parse_call(data, self._file.functions(), self._caller.pid)
         words = c_string(data).decode("utf-8", "replace").split()
         shown = ", ".join(words[1 : 1 + len(call.arguments)])
 

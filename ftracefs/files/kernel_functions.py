@@ -1,23 +1,23 @@
-"""The functions of a kernel by name, its modules' included."""
+"""Functions and data by name: the kernel's, its loaded modules', and the engine's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from emulated_kernel.assembler import Symbol
-from emulated_kernel.image import KernelImage
+from emulated_kernel.kallsyms import Symbol
+from ftracefs.trace.tracing import Tracing
 
 _TEXT_KINDS = frozenset("tTwW")
 
 
 class KernelFunctions:
-    """Every function and data symbol of `image`; several static ones may share a name."""
+    """The functions and data among `symbols`; several static ones may share a name."""
 
-    def __init__(self, image: KernelImage) -> None:
+    def __init__(self, *symbols: Iterable[Symbol]) -> None:
         self._functions: dict[str, list[Symbol]] = {}
         self._symbols: dict[str, int] = {}
-        for symbols in (image.symbols, *(module.symbols for module in image.modules)):
-            for symbol in sorted(symbols, key=lambda s: s.address):
+        for group in symbols:
+            for symbol in sorted(group, key=lambda s: s.address):
                 self._symbols.setdefault(symbol.name, symbol.address)
                 if symbol.kind in _TEXT_KINDS and symbol.size:  # 0: a label inside one
                     self._functions.setdefault(symbol.name, []).append(symbol)
@@ -44,3 +44,24 @@ class KernelFunctions:
     def symbol(self, name: str) -> int | None:
         """The address of a function or of data."""
         return self._symbols.get(name)
+
+
+class LoadedFunctions:
+    """The functions there are now; with `engine` those of the engine's guest code as well."""
+
+    def __init__(self, tracing: Tracing, *, engine: bool = False) -> None:
+        self._tracing = tracing
+        self._engine = engine
+        self._generation = -1
+        self._functions = KernelFunctions()
+
+    def __call__(self) -> KernelFunctions:
+        tracing, modules = self._tracing, self._tracing.modules
+        if self._generation != modules.generation:
+            groups: list[Iterable[Symbol]] = [tracing.image.symbols]
+            groups += [module.symbols for module in modules.loaded.values()]
+            if self._engine:
+                groups.append(tracing.guest.symbols)
+            self._functions = KernelFunctions(*groups)
+            self._generation = modules.generation
+        return self._functions

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ftracefs.files import buffer, emulator, events, filters, info, tracer
+from ftracefs.files import buffer, emulator, events, filters, info, sysctl, tracer
 from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.direct import direct
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.instances import Instances
 from ftracefs.files.livepatch import livepatch
+from ftracefs.files.modules import modules
+from ftracefs.files.ops import ops
 from ftracefs.files.trace import TraceFile
 from ftracefs.files.trace_marker import TraceMarker
 from ftracefs.files.trace_pipe import TracePipeFile
 from ftracefs.files.trace_pipe_raw import TracePipeRawFile
+from ftracefs.files.trampolines import trampolines
 from ftracefs.trace.trace_array import TraceArray
 from ftracefs.trace.tracing import Tracing
 
@@ -94,8 +97,16 @@ EMULATOR_FILES = (
     EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
     EmulatorFile("kernel", 0o440, emulator.kernel),
     EmulatorFile("livepatch", 0o640, livepatch),
+    EmulatorFile("modules", 0o640, modules),
+    EmulatorFile("ops", 0o440, ops),
     EmulatorFile("patch_log", 0o440, emulator.patch_log),
+    EmulatorFile("patching", 0o640, emulator.patching),
+    EmulatorFile("touched_functions", 0o440, emulator.touched_functions),
+    EmulatorFile("trampolines", 0o440, trampolines),
 )
+
+# emulator/sysctl/: what is in /proc/sys/kernel of Linux.
+SYSCTL_FILES = (EmulatorFile("ftrace_enabled", 0o644, sysctl.ftrace_enabled),)
 
 
 def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
@@ -133,6 +144,9 @@ def _emulator(tracing: Tracing) -> Directory:
     entries: dict[str, Node] = {
         file.name: _with_mode(file.make(tracing), file.mode) for file in EMULATOR_FILES
     }
+    entries["sysctl"] = Directory(
+        {file.name: _with_mode(file.make(tracing), file.mode) for file in SYSCTL_FILES}
+    )
     return Directory({**entries, "text": TextDirectory(tracing)})
 
 

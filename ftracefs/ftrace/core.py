@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from emulated_kernel.image import Module
 from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.machine import Machine
+from emulated_kernel.modules import Modules
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace import direct, registration, show
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
@@ -13,6 +15,7 @@ from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
 from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.rcu_tasks import in_use
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
 
 
@@ -84,6 +87,29 @@ class Ftrace(FtraceState):
         """Forget a module's call sites."""
         ftrace_release_mod(self, name)
 
+    def watch(self, modules: Modules) -> None:
+        """Take part in the coming and going of `modules`."""
+        modules.coming.append(self.load_module)
+        modules.going.append(self._module_going)
+        modules.users.append(self._module_users)
+
+    def _module_going(self, module: Module) -> None:
+        self.livepatch.klp_module_going(*_text_range(module))
+        self.unload_module(module.name)
+
+    def _module_users(self, module: Module) -> list[str]:
+        """Why the text of `module` must not go."""
+        start, end = _text_range(module)
+        symbol = self.kallsyms.sprint_symbol
+        users = [
+            f"direct call of {symbol(site)} to {symbol(target)}"
+            for site, target in self.direct_functions.items()
+            if start <= site < end or start <= target < end
+        ]
+        users += ["live patch" for f in self.livepatch.patched() if start <= f.new_func < end]
+        users += [f"callback of {op.name}" for op in self.ops_list if start <= op.func < end]
+        return users or ["a task"] * in_use(self, start, end)
+
     # --- files -----------------------------------------------------------------------------------
 
     def available_filter_functions(self) -> bytes:
@@ -129,3 +155,8 @@ class Ftrace(FtraceState):
         """Make the truncations that closed files still owe, before another file is opened."""
         for regex in self._open_regexes:
             regex.settle()
+
+
+def _text_range(module: Module) -> tuple[int, int]:
+    start, code = module.segments[".text"]
+    return start, start + len(code)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
+from emulated_kernel.modules import Modules
 from emulated_kernel.tasks import CallResult
 from ftracefs.ftrace import Ftrace
 from ftracefs.ftrace.state import GuestCode
@@ -35,7 +36,8 @@ class FunctionCall:
 class Tracing:
     """The tracing of one machine: `global_trace` is the top level's trace array.
 
-    `guest` is the engine's code as assembled. `acting_cpu` tells on which CPU the caller of the
+    `guest` is the engine's code as assembled; `modules` are the kernel's, which ftrace watches, and
+    if not given none is loaded. `acting_cpu` tells on which CPU the caller of the
     file operation at hand runs. `call_function` runs a function as its caller's task; it is called
     on a thread of the caller's own, where it may wait for the machine.
     """
@@ -47,6 +49,7 @@ class Tracing:
         ftrace: Ftrace,
         guest: GuestCode,
         *,
+        modules: Modules | None = None,
         acting_cpu: Callable[[], int] = lambda: 0,
         call_function: Callable[[FunctionCall], CallResult] | None = None,
     ) -> None:
@@ -54,6 +57,10 @@ class Tracing:
         self.image = image
         self.ftrace = ftrace
         self.guest = guest
+        if modules is None:
+            modules = Modules(machine, image.modules)
+            ftrace.watch(modules)
+        self.modules = modules
         self.acting_cpu = acting_cpu
         self.call_function = call_function or self._call_outside_tasks
         self.ring_buffer_expanded = False

@@ -329,6 +329,13 @@ def module_of(name: str, functions: list[str], base: int = MODULE_TEXT) -> Modul
     return Module(name, {".text": (base, code.tobytes())}, symbols, sites.tolist(), labels)
 
 
+def assembled_module(name: str, source: str) -> Module:
+    """A module of assembler source, which may name what the test kernel has."""
+    bases = {".text": MODULE_TEXT, ".data": MODULES_DATA}
+    built = assemble({f"{name}.S": source}, bases, CONSTANTS, kernel_image().labels)
+    return Module(name, built.segments, built.symbols, built.mcount, built.labels)
+
+
 def load_module(ftrace: Ftrace, module: Module) -> None:
     """Put a module into the machine."""
 

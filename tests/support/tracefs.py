@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.image import Module
 from emulated_kernel.machine import Machine
 from ftracefs.files.base import Caller, Directory, Node, OpenFile, Pending, TracefsFile
 from ftracefs.files.table import build_tree
@@ -127,10 +129,18 @@ def _add_task(machine: Machine, cpu: int) -> None:
 
 @contextmanager
 def tracefs(
-    *, nr_cpus: int = 1, pure: bool = False, acting_cpu: int = 0, clock: str = "virtual"
+    *,
+    nr_cpus: int = 1,
+    pure: bool = False,
+    acting_cpu: int = 0,
+    clock: str = "virtual",
+    modules: Sequence[Module] = (),
 ) -> Iterator[Tree]:
-    """A tree over the test kernel; everything runs as the task of `acting_cpu`."""
-    image = kernel_image()
+    """A tree over the test kernel; everything runs as the task of `acting_cpu`.
+
+    `modules` can be loaded.
+    """
+    image = replace(kernel_image(), modules=list(modules))
     guest = load_guest(image.labels)
     with ftrace_machine(image, nr_cpus=nr_cpus, clock=clock) as ftrace:
         machine = ftrace.machine

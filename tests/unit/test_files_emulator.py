@@ -24,7 +24,7 @@ def tree() -> Iterator[Tree]:
 
 @pytest.fixture
 def functions(tree: Tree) -> KernelFunctions:
-    return KernelFunctions(tree.machine.image)
+    return KernelFunctions(tree.machine.image.symbols)
 
 
 def kernel(tree: Tree) -> dict[str, str]:

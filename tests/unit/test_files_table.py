@@ -47,8 +47,14 @@ EMULATOR = {
     "kallsyms": 0o440,
     "kernel": 0o440,
     "livepatch": 0o640,
+    "modules": 0o640,
+    "ops": 0o440,
     "patch_log": 0o440,
+    "patching": 0o640,
+    "sysctl": 0o750,
     "text": 0o750,
+    "touched_functions": 0o440,
+    "trampolines": 0o440,
 }
 
 
@@ -218,8 +224,10 @@ def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> 
         if name not in ("emulator", "events", "per_cpu"):
             assert rows.pop(name + "/" * (name == "instances")) == f"0{mode:o}", name
     for name, mode in modes(tree.node("emulator")).items():
-        if name != "text":
+        if name not in ("sysctl", "text"):
             assert rows.pop(f"emulator/{name}") == f"0{mode:o}", name
+    for name, mode in modes(tree.node("emulator/sysctl")).items():
+        assert rows.pop(f"emulator/sysctl/{name}") == f"0{mode:o}", name
     assert rows.pop("events/enable") == f"0{tree.node('events/enable').mode:o}"
     for name, mode in modes(tree.node("per_cpu/cpu0")).items():
         assert rows.pop(f"per_cpu/cpuN/{name}") == f"0{mode:o}", name
