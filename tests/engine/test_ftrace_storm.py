@@ -1,0 +1,341 @@
+"""Thousands of random changes while another vCPU calls, held against a model of the rules.
+
+The model knows only what the documents say: what a site calls for the users it has, whom a call
+passes, and what it returns. It shares no code with the core.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from support.ftrace_kernel import ftrace_machine, load_code
+
+from emulated_kernel.text_poke import NOP5, PokeMethod
+from ftracefs.errors import TracefsError
+from ftracefs.ftrace import Ftrace, FtraceOps
+from ftracefs.ftrace.bpf_trampoline import BpfAttachType, BpfTrampoline
+from ftracefs.ftrace.hash_update import ftrace_location, ftrace_set_filter_ips, ftrace_set_hash
+from ftracefs.ftrace.ops import (
+    FTRACE_OPS_FL_DYNAMIC,
+    FTRACE_OPS_FL_IPMODIFY,
+    FTRACE_OPS_FL_RECURSION,
+    FTRACE_OPS_FL_SAVE_REGS,
+)
+
+NAMES = ["add_one", "double", "add_one_twice", "loop_add", "replacement"]
+# What may replace what, so that no chain of patches comes back to where it began.
+PATCHES = {
+    "add_one": ["double", "replacement"],
+    "double": ["replacement"],
+    "loop_add": ["add_one", "double"],
+    "add_one_twice": ["add_one"],
+}
+U64 = (1 << 64) - 1
+STEPS = 500
+
+CODE = """# Targets of direct calls, and a program.
+FUNC_NOTRACE target_add_10
+    lea rdi, [rdi + 10]
+    ret
+ENDFUNC target_add_10
+FUNC_NOTRACE target_add_20
+    lea rdi, [rdi + 20]
+    ret
+ENDFUNC target_add_20
+FUNC_NOTRACE add_1000_prog       # to what the function returned
+    add qword ptr [rdi + 48], 1000
+    ret
+ENDFUNC add_1000_prog
+"""
+TARGETS = {"target_add_10": 10, "target_add_20": 20}
+
+
+@dataclass
+class Counter:
+    """An op that counts, and the calls it should have counted."""
+
+    ops: FtraceOps
+    wanted: set[str] | None = None
+    unwanted: set[str] = field(default_factory=set)
+    registered: bool = False
+    calls: int = 0
+
+    def takes(self, name: str) -> bool:
+        return (
+            self.registered
+            and (self.wanted is None or name in self.wanted)
+            and name not in self.unwanted
+        )
+
+
+class Storm:
+    """A machine, and what should be true of it."""
+
+    def __init__(self, ftrace: Ftrace, seed: int) -> None:
+        self.ftrace = ftrace
+        self.choice = random.Random(seed)
+        self.code = load_code(ftrace, CODE)
+        self.counters = [
+            Counter(self._new_ops("count_call", flags))
+            for flags in (
+                0,
+                FTRACE_OPS_FL_DYNAMIC,
+                FTRACE_OPS_FL_RECURSION,
+                FTRACE_OPS_FL_SAVE_REGS,
+                FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_DYNAMIC,
+            )
+        ]
+        self.direct_ops: dict[str, FtraceOps] = {}
+        self.direct: dict[str, str] = {}
+        self.patched: dict[str, list[str]] = {name: [] for name in PATCHES}
+        self.bpf: dict[str, BpfTrampoline] = {}
+        self.meanwhile: list[tuple[str, int]] = []
+
+    def address(self, name: str) -> int:
+        address = self.code.get(name) or self.ftrace.kallsyms.kallsyms_lookup_name(name)
+        assert address is not None
+        return address
+
+    def _new_ops(self, callback: str, flags: int) -> FtraceOps:
+        private = self.ftrace.machine.alloc(64)
+        func = self.address(callback)
+        return self.ftrace.new_ops(func, private=private, flags=flags, name=callback)
+
+    # --- the model -------------------------------------------------------------------------------
+
+    def returns(self, name: str, x: int, *, count: bool = True) -> int:
+        """What a call returns; `count` it for the ops that see it."""
+        if count:
+            for counter in self.counters:
+                counter.calls += counter.takes(name)
+        if name in self.direct:
+            x += TARGETS[self.direct[name]]
+        value = self._body(name, x, count) & U64
+        return value + 1000 & U64 if name in self.bpf else value
+
+    def _body(self, name: str, x: int, count: bool) -> int:
+        if self.patched.get(name):
+            return self.returns(self.patched[name][-1], x, count=count)
+        if name == "add_one":
+            return x + 1
+        if name == "double":
+            return 2 * x
+        if name == "replacement":
+            return x + 100
+        if name == "add_one_twice":
+            return self.returns("add_one", self.returns("add_one", x, count=count), count=count)
+        assert name == "loop_add"
+        total = 0
+        for _ in range(x):
+            total = self.returns("add_one", total, count=count)
+        return total
+
+    def site_should_call(self, name: str) -> int | None:
+        users = [c.ops for c in self.counters if c.takes(name)]
+        direct: int | None = None
+        if name in self.direct:
+            direct = self.address(self.direct[name])
+        if name in self.bpf:
+            direct = self.bpf[name].cur_image
+        patches = [o for o in self.ftrace.ops_list if o.name == "livepatch"]
+        if self.patched.get(name):
+            site = ftrace_location(self.ftrace, self.address(name))
+            users += [o for o in patches if site in o.func_hash.filter_hash]
+        if direct is not None and not users:
+            return direct
+        if direct is not None or any(o.flags & FTRACE_OPS_FL_SAVE_REGS for o in users):
+            shared = self.ftrace.labels["ftrace_regs_caller"]
+        else:
+            shared = self.ftrace.labels["ftrace_caller"]
+        count = len(users) + (direct is not None)
+        return None if count == 0 else users[0].trampoline if count == 1 else shared
+
+    # --- the machine -----------------------------------------------------------------------------
+
+    def site_calls(self, name: str) -> int | None:
+        site = ftrace_location(self.ftrace, self.address(name))
+        code = self.ftrace.memory.read(site, 5)
+        if code == NOP5:
+            return None
+        assert code[0] == 0xE8
+        return (site + 5 + struct.unpack("<i", code[1:])[0]) & U64
+
+    def hits(self) -> list[int]:
+        return [self.ftrace.memory.u64(c.ops.private) for c in self.counters]
+
+    def call_meanwhile(self) -> None:
+        """Between two phases of a patch."""
+        name = self.choice.choice(NAMES)
+        self.meanwhile.append((name, self.ftrace.machine.call(name, 2, cpu=1)))
+
+    def check(self) -> None:
+        for name in NAMES:
+            assert self.site_calls(name) == self.site_should_call(name), name
+        for name in self.choice.sample(NAMES, 3):
+            x = self.choice.randrange(1, 5)  # loop_add of 0 has no end
+            cpu = self.choice.randrange(2)
+            assert self.ftrace.machine.call(name, x, cpu=cpu) == self.returns(name, x), (name, x)
+        assert self.hits() == [c.calls for c in self.counters]
+
+    def step(self, change: Callable[[], None]) -> None:
+        """One change; calls that ran meanwhile went by the rules before it or after it."""
+        before = {name: self.returns(name, 2, count=False) for name in NAMES}
+        counts, self.meanwhile = self.hits(), []
+        self.ftrace.machine.run(change)
+        after = {name: self.returns(name, 2, count=False) for name in NAMES}
+        for name, value in self.meanwhile:
+            # Who calls a function twice may meet both.
+            twice = name in ("loop_add", "add_one_twice") and before[name] != after[name]
+            assert twice or value in (before[name], after[name]), name
+        for counter, old, new in zip(self.counters, counts, self.hits(), strict=True):
+            counter.calls += new - old
+        self.check()
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    def come_or_go(self) -> None:
+        counter = self.choice.choice(self.counters)
+        if counter.registered:
+            self.ftrace.unregister_ftrace_function(counter.ops)
+        else:
+            self.ftrace.register_ftrace_function(counter.ops)
+        counter.registered = not counter.registered
+
+    def filter(self) -> None:
+        counter = self.choice.choice(self.counters)
+        some = set(self.choice.sample(NAMES, self.choice.randrange(4)))
+        ips = [self.address(name) for name in some]
+        enable = self.choice.random() < 0.7
+        ftrace_set_hash(self.ftrace, counter.ops, ips, reset=True, enable=enable)
+        if enable:
+            counter.wanted = some or None
+        else:
+            counter.unwanted = some
+
+    def direct_call(self) -> None:
+        name = self.choice.choice(NAMES)
+        target = self.choice.choice(list(TARGETS))
+        ops = self.direct_ops.get(name)
+        if ops is None:
+            ops = self.direct_ops[name] = self.ftrace.new_ops(name="direct")
+            ops.ops_func = lambda _ops, _command: 0
+            ftrace_set_filter_ips(self.ftrace, ops, [self.address(name)])
+        if name in self.bpf:
+            address = self.address(target)
+            self.refused(errno.EBUSY, lambda: self.ftrace.register_ftrace_direct(ops, address))
+            return
+        if name not in self.direct:
+            self.ftrace.register_ftrace_direct(ops, self.address(target))
+            self.direct[name] = target
+        elif self.choice.random() < 0.5:
+            self.ftrace.modify_ftrace_direct(ops, self.address(target))
+            self.direct[name] = target
+        else:
+            self.ftrace.unregister_ftrace_direct(ops, self.address(self.direct.pop(name)))
+
+    def livepatch(self) -> None:
+        name = self.choice.choice(list(PATCHES))
+        stack, patches = self.patched[name], self.ftrace.livepatch
+        new = self.choice.choice(PATCHES[name])
+        if stack and self.choice.random() < 0.6:
+            gone = self.choice.choice([None, *stack])
+            address = None if gone is None else self.address(gone)
+            patches.klp_unpatch_func(self.address(name), address)
+            self.patched[name] = [] if gone is None else [n for n in stack if n != gone]
+        elif new not in stack:
+            patches.klp_patch_func(self.address(name), self.address(new))
+            stack.append(new)
+
+    def second_ipmodify(self) -> None:
+        taken = [name for name, stack in self.patched.items() if stack]
+        if not taken:
+            return
+        ops = self._new_ops("redirect", FTRACE_OPS_FL_IPMODIFY)
+        ftrace_set_filter_ips(self.ftrace, ops, [self.address(self.choice.choice(taken))])
+        flags = self.ftrace.records.flags.copy()
+        self.refused(errno.EBUSY, lambda: self.ftrace.register_ftrace_function(ops))
+        assert (self.ftrace.records.flags == flags).all()
+        ops.free()
+
+    def bpf_program(self) -> None:
+        name = self.choice.choice(NAMES)
+        program, kind = self.address("add_1000_prog"), BpfAttachType.BPF_TRACE_FEXIT
+        if name in self.bpf:
+            self.bpf.pop(name).bpf_trampoline_unlink_prog(kind, program)
+            return
+        made = BpfTrampoline(self.ftrace, self.address(name))
+        if name in self.direct:
+            self.refused(errno.EBUSY, lambda: made.bpf_trampoline_link_prog(kind, program))
+        else:
+            made.bpf_trampoline_link_prog(kind, program)
+            self.bpf[name] = made
+
+    def refused(self, code: int, work: Callable[[], None]) -> None:
+        with pytest.raises(TracefsError) as error:
+            work()
+        assert error.value.errno == code
+
+    def calm(self) -> None:
+        """Undo everything."""
+        program, kind = self.address("add_1000_prog"), BpfAttachType.BPF_TRACE_FEXIT
+        for counter in self.counters:
+            if counter.registered:
+                self.ftrace.unregister_ftrace_function(counter.ops)
+                counter.registered = False
+        for name, target in self.direct.items():
+            self.ftrace.unregister_ftrace_direct(self.direct_ops[name], self.address(target))
+        for made in self.bpf.values():
+            made.bpf_trampoline_unlink_prog(kind, program)
+        for name, stack in self.patched.items():
+            if stack:
+                self.ftrace.livepatch.klp_unpatch_func(self.address(name))
+        self.direct, self.bpf, self.patched = {}, {}, {}
+
+
+def text(ftrace: Ftrace) -> bytes:
+    """Kernel text, and the templates."""
+    start, code = ftrace.machine.image.segments[".text"]
+    caller = ftrace.labels["ftrace_caller"]
+    return ftrace.memory.read(start, len(code)) + ftrace.memory.read(caller, 1024)
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "poisoned"])
+def ftrace(request: pytest.FixtureRequest) -> Iterator[Ftrace]:
+    with ftrace_machine(poison=request.param) as made:
+        yield made
+        assert made.bugs == []
+
+
+@pytest.mark.parametrize("method", PokeMethod)
+@pytest.mark.parametrize("seed", [1])
+def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
+    ftrace: Ftrace, method: PokeMethod, seed: int
+) -> None:
+    ftrace.text_poke.method = method
+    before = text(ftrace)
+    storm = Storm(ftrace, seed)
+    ftrace.text_poke.between_phases = storm.call_meanwhile
+    changes = [
+        storm.come_or_go,
+        storm.filter,
+        storm.direct_call,
+        storm.livepatch,
+        storm.second_ipmodify,
+        storm.bpf_program,
+    ]
+    for _ in range(STEPS):
+        storm.step(storm.choice.choices(changes, [4, 4, 3, 3, 1, 2])[0])
+    if method is PokeMethod.INT3:
+        assert ftrace.text_poke.int3_hits > STEPS / 10
+    ftrace.text_poke.between_phases = lambda: None
+    storm.step(storm.calm)
+    assert text(ftrace) == before
+    assert (ftrace.records.counts == 0).all()
+    assert ftrace.direct_functions == {}
+    ftrace.machine.run(lambda: ftrace.register_ftrace_function(storm.counters[0].ops))
+    assert (ftrace.dead_trampolines, ftrace.direct_trampolines) == ([], {})
