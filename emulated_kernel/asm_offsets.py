@@ -265,6 +265,28 @@ _define(
     RB_GUARD_DISABLED=0x2,
     RB_GUARD_CPU_DISABLED=0x4,
     RB_GUARD_PID=0x100,
+    RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
+)
+# The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it.
+_layout("FG_", {"RET": 8, "FUNC": 8, "CALLTIME": 8, "RETP": 8}, size=32)
+_layout(
+    "FGT_",
+    {
+        "FLAGS": 4,  # FGT_IN_*: what the functions that have not returned yet mean for others
+        "DEPTH": 4,  # of the function from set_graph_function that is being traced
+        "OVERRUN": 4,  # calls not traced for want of room (trace_overrun)
+        "PAUSE": 4,  # not zero: trace nothing in this task (tracing_graph_pause)
+        "TIMESTAMP": 8,  # when the task was switched out (ftrace_timestamp)
+        "OWNER": 8,  # the task
+    },
+    start=-32,
+)
+_define(
+    FTRACE_RETFUNC_DEPTH=50,
+    FGT_BYTES=32,
+    FGT_IN_GRAPH=0x1,
+    FGT_IN_NOTRACE=0x2,
+    FGT_IN_IRQ=0x4,
 )
 
 # --- system calls (arch/x86/entry/syscalls/syscall_64.tbl) ----------------------------------------

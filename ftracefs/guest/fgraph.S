@@ -1,0 +1,359 @@
+# The function graph tracer (kernel/trace/fgraph.c, kernel/trace/trace_functions_graph.c, and
+# prepare_ftrace_return and return_to_handler of arch/x86).
+#
+# At a traced function's entry its return address is exchanged for return_to_handler and kept in a
+# frame of the task's shadow stack:
+#
+#     task.RET_BASE    first frame; the FGT_ words lie in front of it
+#     task.RET_TOP     where the next one goes; its distance from RET_BASE is the depth
+#     task.RET_END     where no frame fits any more; 0 for a task that is paused or has no stack
+#
+# What is rarely wanted costs nothing: as long as nobody asks for a filter, a limit or another clock,
+# RB_GUARD is zero and is all that is looked at.
+
+TRACE_GRAPH_RET = 10
+TRACE_GRAPH_ENT = 11
+TRACE_GRAPH_ENT_PREEMPT = TRACE_GRAPH_ENT + 0x1000000   # with one level of preemption more
+# struct ftrace_graph_ent_entry: common fields, func, depth.
+GRAPH_ENT_BYTES = 24
+GRAPH_ENT_WORDS = 5
+# struct ftrace_graph_ret_entry: common fields, func, depth, overrun, calltime, rettime.
+GRAPH_RET_BYTES = 44
+GRAPH_RET_WORDS = 10
+
+# trace_clock_local, which calls are timed by whatever clock stamps the records. r8 = now; uses rax
+# r10 r11.
+.macro TRACE_CLOCK_LOCAL
+    mov r11, rdx
+    rdtsc
+    shl rdx, 32
+    or rax, rdx
+    mul qword ptr gs:[CLOCK_MULT]
+    shrd rax, rdx, 32
+    mov rdx, r11
+    mov r10, gs:[CLOCK_PTR]
+    mov r8, [r10]
+    add r8, gs:[CLOCK_STEP]
+    mov [r10], r8
+    add r8, rax
+    add r8, gs:[CLOCK_OFFSET]
+.endm
+
+# Searches a table of call sites for rdi, as ops have them; r11 the table, which is not empty. Goes to
+# \found or falls through; uses rax.
+.macro LOOKUP_IP hash, found
+    mov eax, edi
+    shr eax, 4
+1:  and eax, [rip + \hash + 8]
+    mov r8, [r11 + rax*8]
+    cmp r8, rdi
+    je \found
+    inc eax
+    test r8, r8
+    jne 1b
+.endm
+
+# The callback. Linux takes a recursion bit here, which is why an entry record shows one level of
+# preemption more; this code calls nothing that could be traced, and is never interrupted.
+.balign 128, 0xcc
+FUNC_NOTRACE ftrace_graph_func
+    PER_CPU_BUFFER
+    push rdx
+    mov r8, gs:[CURRENT_TASK]
+    mov rdx, [r8 + TASK_RET_TOP]
+    cmp rdx, [r8 + TASK_RET_END]
+    jae .Lno_room
+.Lfunction_graph_enter:
+    cmp dword ptr [r9 + RB_GUARD], 0
+    jne .Lask
+.Lone_clock:
+    TRACE_CLOCK
+    mov [rdx + FG_CALLTIME], r8
+.Lentry:
+    RB_RESERVE GRAPH_ENT_BYTES, GRAPH_ENT_WORDS
+    RB_COMMON TRACE_GRAPH_ENT_PREEMPT
+    mov [r10 + 12], rdi
+    mov rax, gs:[CURRENT_TASK]
+    mov r8d, edx
+    sub r8d, [rax + TASK_RET_BASE]
+    shr r8d, 5
+    mov [r10 + 20], r8d
+    RB_COMMIT
+.Lpush_return_trace:
+    mov r8, [rcx + PT_RSP]
+    mov r10, [r8]                           # another callback may have changed it
+    mov [rdx + FG_RET], r10
+    mov [rdx + FG_FUNC], rdi
+    mov [rdx + FG_RETP], r8
+    add rdx, FG_SIZE
+    mov rax, gs:[CURRENT_TASK]
+    mov [rax + TASK_RET_TOP], rdx
+    lea rax, [rip + return_to_handler]
+    mov [r8], rax
+.Lout:
+    pop rdx
+    ret
+    RB_RARE GRAPH_ENT_BYTES, .Lout
+
+.Lno_room:
+    mov rax, [r8 + TASK_RET_BASE]
+    test rax, rax
+    je .Lno_stack
+    cmp dword ptr [rax + FGT_PAUSE], 0
+    jne .Lout
+    inc dword ptr [rax + FGT_OVERRUN]
+    jmp .Lout
+
+    # A task that came while the tracer runs takes one of the stacks the host has made ready.
+.Lno_stack:
+    mov rax, [rip + ret_stack_list]
+    test rax, rax
+    je .Lout
+    mov rdx, [rax + FG_RET]
+    mov [rip + ret_stack_list], rdx
+    dec dword ptr [rip + ret_stack_count]
+    mov [rax + FGT_OWNER], r8
+    mov [r8 + TASK_RET_BASE], rax
+    mov [r8 + TASK_RET_TOP], rax
+    lea rdx, [rax + FTRACE_RETFUNC_DEPTH * FG_SIZE]
+    mov [r8 + TASK_RET_END], rdx
+    mov rdx, rax
+    jmp .Lfunction_graph_enter
+
+    # trace_graph_entry with all its questions. r8 task, rdx the new frame.
+.Lask:
+    mov r8, [r8 + TASK_RET_BASE]
+    mov r10d, [r8 + FGT_FLAGS]
+    test r10d, FGT_IN_NOTRACE
+    jne .Lout
+    mov r11, [rip + ftrace_graph_notrace_hash]
+    test r11, r11
+    jne .Lnotrace_addr
+.Lwanted:
+    test dword ptr [r9 + RB_GUARD], RB_GUARD_PID
+    jne .Lout
+    mov eax, edx
+    sub eax, r8d
+    shr eax, 5                              # the depth
+    mov r11d, [rip + fgraph_max_depth]
+    dec r11d                                # no limit: the largest number
+    cmp eax, r11d
+    ja .Lout
+    test r10d, FGT_IN_GRAPH
+    jne .Lnested
+    mov r11, [rip + ftrace_graph_hash]
+    test r11, r11
+    jne .Lgraph_addr
+.Lnested:
+    cmp dword ptr [rip + ftrace_graph_skip_irqs], 0
+    jne .Lignore_irqs
+.Lnot_ignored:
+    cmp qword ptr [rip + tracing_thresh], 0
+    jne .Ltime                              # the return tells whether there is a record
+    cmp byte ptr [r9 + RB_GUARD], 0
+    jne .Lout
+    cmp dword ptr [rip + fgraph_two_clocks], 0
+    je .Lone_clock
+    TRACE_CLOCK_LOCAL
+    mov [rdx + FG_CALLTIME], r8
+    TRACE_CLOCK
+    jmp .Lentry
+.Ltime:
+    TRACE_CLOCK_LOCAL
+    mov [rdx + FG_CALLTIME], r8
+    jmp .Lpush_return_trace
+
+    # A function that is not to be traced needs a frame to tell when it returns.
+.Lnotrace_addr:
+    mov r10, r8
+    LOOKUP_IP ftrace_graph_notrace_hash, .Lnotrace
+    mov r8, r10
+    mov r10d, [r8 + FGT_FLAGS]
+    jmp .Lwanted
+.Lnotrace:
+    or dword ptr [r10 + FGT_FLAGS], FGT_IN_NOTRACE
+    jmp .Lpush_return_trace
+
+.Lgraph_addr:
+    mov r10, r8
+    LOOKUP_IP ftrace_graph_hash, .Lgraph
+    jmp .Lout
+.Lgraph:
+    mov eax, edx
+    sub eax, r10d
+    shr eax, 5
+    mov [r10 + FGT_DEPTH], eax
+    mov r8, r10
+    mov r10d, FGT_IN_GRAPH
+    test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_HARDIRQ
+    je 1f
+    mov r10d, FGT_IN_GRAPH | FGT_IN_IRQ
+1:  mov [r8 + FGT_FLAGS], r10d
+    jmp .Lnested
+
+.Lignore_irqs:
+    test r10d, FGT_IN_IRQ
+    jne .Lnot_ignored
+    test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_HARDIRQ
+    je .Lnot_ignored
+    jmp .Lout
+ENDFUNC ftrace_graph_func
+
+# Where a traced function returns to. rax and rdx hold what it returns; every other register that a
+# called function may change is free. Works for as long as there are frames, tracer or not.
+.balign 128, 0xcc
+FUNC_NOTRACE return_to_handler
+    mov rdi, rax
+    mov rcx, gs:[CURRENT_TASK]
+    mov rsi, [rcx + TASK_RET_TOP]
+    sub rsi, FG_SIZE
+    mov [rcx + TASK_RET_TOP], rsi
+    mov eax, gs:[CPU_NUMBER]
+    mov r9, [rip + graph_array]
+    mov r9, [r9 + rax*8]
+    mov rcx, [rcx + TASK_RET_BASE]
+    cmp dword ptr [r9 + RB_GUARD], 0
+    jne .Lask
+    TRACE_CLOCK
+    mov [rsi + FG_RETP], r8                 # the return time: the slot on the stack is gone
+.Lreturn:
+    RB_RESERVE GRAPH_RET_BYTES, GRAPH_RET_WORDS
+    RB_COMMON TRACE_GRAPH_RET
+    mov rax, [rsi + FG_FUNC]
+    mov [r10 + 12], rax
+    mov eax, esi
+    sub eax, ecx
+    shr eax, 5
+    mov [r10 + 20], eax
+    mov eax, [rcx + FGT_OVERRUN]
+    mov [r10 + 24], eax
+    mov rax, [rsi + FG_CALLTIME]
+    mov [r10 + 28], rax
+    mov rax, [rsi + FG_RETP]
+    mov [r10 + 36], rax
+    RB_COMMIT
+.Lout:
+    mov rax, rdi
+    LEAVE_RETURN_TO_HANDLER
+    RB_RARE GRAPH_RET_BYTES, .Lout
+
+    # trace_graph_return and trace_graph_thresh_return with all their questions.
+.Lask:
+    mov r10d, [rcx + FGT_FLAGS]
+    test r10d, r10d
+    jne .Lflags
+.Ltraced:
+    cmp byte ptr [r9 + RB_GUARD], 0
+    jne .Lout
+    cmp dword ptr [rip + fgraph_two_clocks], 0
+    jne .Ltwo_clocks
+    TRACE_CLOCK
+    mov [rsi + FG_RETP], r8
+    mov rax, r8
+    sub rax, [rsi + FG_CALLTIME]
+    cmp rax, [rip + tracing_thresh]
+    jb .Lout
+    jmp .Lreturn
+.Ltwo_clocks:
+    TRACE_CLOCK_LOCAL
+    mov [rsi + FG_RETP], r8
+    sub r8, [rsi + FG_CALLTIME]
+    cmp r8, [rip + tracing_thresh]
+    jb .Lout
+    TRACE_CLOCK
+    jmp .Lreturn
+
+.Lflags:
+    test r10d, FGT_IN_GRAPH
+    je .Lnot_finished
+    mov eax, esi
+    sub eax, ecx
+    shr eax, 5
+    cmp eax, [rcx + FGT_DEPTH]
+    jne .Lnot_finished
+    and r10d, FGT_IN_NOTRACE                # ftrace_graph_addr_finish
+    mov [rcx + FGT_FLAGS], r10d
+.Lnot_finished:
+    test r10d, FGT_IN_NOTRACE
+    je .Ltraced
+    and r10d, FGT_IN_GRAPH | FGT_IN_IRQ
+    mov [rcx + FGT_FLAGS], r10d
+    jmp .Lout
+ENDFUNC return_to_handler
+
+# void ftrace_graph_probe_sched_switch(struct task_struct *prev, struct task_struct *next)
+# Takes the time that next was not running off what it has not returned from, with the option
+# sleep-time off. Keeps rdi rsi.
+FUNC_NOTRACE ftrace_graph_probe_sched_switch
+    cmp dword ptr [rip + fgraph_sleep_time], 0
+    jne .Lout
+    TRACE_CLOCK_LOCAL
+    mov r9, [rdi + TASK_RET_BASE]
+    test r9, r9
+    je 1f
+    mov [r9 + FGT_TIMESTAMP], r8
+1:  mov r9, [rsi + TASK_RET_BASE]
+    test r9, r9
+    je .Lout
+    mov rax, [r9 + FGT_TIMESTAMP]
+    test rax, rax
+    je .Lout
+    sub r8, rax
+    mov r10, [rsi + TASK_RET_TOP]
+2:  cmp r10, r9
+    je .Lout
+    sub r10, FG_SIZE
+    add [r10 + FG_CALLTIME], r8
+    jmp 2b
+.Lout:
+    ret
+ENDFUNC ftrace_graph_probe_sched_switch
+
+.data
+.balign 64
+OBJECT graph_array                          # whose buffers returns are recorded in: a word a CPU
+    .quad ftrace_stub_graph
+ENDOBJECT graph_array
+OBJECT ftrace_graph_hash                    # table and mask, as in struct ftrace_ops; 0: everything
+    .quad 0
+    .quad 0
+ENDOBJECT ftrace_graph_hash
+OBJECT ftrace_graph_notrace_hash
+    .quad 0
+    .quad 0
+ENDOBJECT ftrace_graph_notrace_hash
+OBJECT tracing_thresh                       # nanoseconds
+    .quad 0
+ENDOBJECT tracing_thresh
+OBJECT ret_stack_list                       # stacks for new tasks, linked by their first word
+    .quad 0
+ENDOBJECT ret_stack_list
+OBJECT ret_stack_count
+    .long 0
+ENDOBJECT ret_stack_count
+OBJECT fgraph_max_depth                     # 0: no limit
+    .long 0
+ENDOBJECT fgraph_max_depth
+OBJECT ftrace_graph_skip_irqs
+    .long 0
+ENDOBJECT ftrace_graph_skip_irqs
+OBJECT fgraph_sleep_time
+    .long 1
+ENDOBJECT fgraph_sleep_time
+OBJECT fgraph_two_clocks                    # records are stamped by another clock than the local one
+    .long 0
+ENDOBJECT fgraph_two_clocks
+.balign 64
+OBJECT ftrace_stub_graph                    # graph_array while nothing is traced: buffers that are off
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+    .quad fgraph_no_buffer
+ENDOBJECT ftrace_stub_graph
+fgraph_no_buffer:
+    .long RB_GUARD_OFF
+    .long 0
