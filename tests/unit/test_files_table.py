@@ -40,7 +40,13 @@ TOP = {
     "trace_pipe": 0o440,
     "tracing_on": 0o640,
 }
-PER_CPU = {"buffer_size_kb": 0o640, "stats": 0o440, "trace": 0o640, "trace_pipe": 0o440}
+PER_CPU = {
+    "buffer_size_kb": 0o640,
+    "stats": 0o440,
+    "trace": 0o640,
+    "trace_pipe": 0o440,
+    "trace_pipe_raw": 0o440,
+}
 EMULATOR = {
     "call": 0o640,
     "direct": 0o640,

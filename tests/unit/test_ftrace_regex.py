@@ -139,7 +139,7 @@ def slow_match(pattern: bytes, name: bytes) -> bool:
     return slow_match(pattern[size:], name[1:])
 
 
-NAMES = st.text("ab_[]-!\\", max_size=6).map(str.encode)
+NAMES = st.text("ab_[]-!\\", min_size=1, max_size=6).map(str.encode)
 PATTERNS = st.text("ab_*?[]-!\\", max_size=9).map(str.encode)
 
 
