@@ -74,6 +74,8 @@ FUNC_NOTRACE mm_init
     jmp .Lblock
 .Ldone:
     call kmem_cache_init
+    call radix_tree_init
+    call proc_caches_init
     LEAVE4
 ENDFUNC mm_init
 
