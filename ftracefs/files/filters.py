@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+
+from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Deferred, OpenFile, Pending, TracefsFile
 from ftracefs.files.simple import SeqFile, ValueFile
 from ftracefs.ftrace import FtraceRegex
@@ -48,8 +51,21 @@ def set_ftrace_notrace(tr: TraceArray) -> TracefsFile:
     return FilterFile(tr, notrace=True)
 
 
+class _AvailableFunctions(SeqFile):
+    """ftrace_avail_open."""
+
+    def __init__(self, tr: TraceArray) -> None:
+        super().__init__(tr.tracing.ftrace.available_filter_functions)
+        self._ftrace = tr.tracing.ftrace
+
+    def open(self, flags: int, caller: Caller) -> OpenFile:
+        if self._ftrace.ftrace_disabled:
+            raise TracefsError(errno.ENODEV, "ftrace is disabled")
+        return super().open(flags, caller)
+
+
 def available_filter_functions(tr: TraceArray) -> TracefsFile:
-    return SeqFile(tr.tracing.ftrace.available_filter_functions)
+    return _AvailableFunctions(tr)
 
 
 def enabled_functions(tr: TraceArray) -> TracefsFile:

@@ -8,8 +8,10 @@ What runs in a traced function is guest code, function_trace_call of ftracefs/gu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ftracefs.errors import TracefsError
 from ftracefs.trace.options import FUNCTION_OPTIONS
 from ftracefs.trace.tracers.tracer import Tracer
 
@@ -18,24 +20,22 @@ if TYPE_CHECKING:
 
 
 def function_trace_init(tr: TraceArray) -> None:
-    """Hang this trace array's op into the functions its filter lets through."""
+    """Hang this trace array's op into the functions its filter lets through.
+
+    As in Linux nobody asks whether that went well: with ftrace disabled the tracer is in charge and
+    traces nothing.
+    """
     tr.ops.func = tr.tracing.label("function_trace_call")
     tr.ops.private = tr.buffer.table
     tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
-    try:
+    with suppress(TracefsError):
         tr.tracing.ftrace.register_ftrace_function(tr.ops)
-    except BaseException:
-        _stop(tr)
-        raise
 
 
 def function_trace_reset(tr: TraceArray) -> None:
     """Take it out again."""
-    tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
-    _stop(tr)
-
-
-def _stop(tr: TraceArray) -> None:
+    with suppress(TracefsError):
+        tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
     tr.tracing.saved_cmdlines.tracing_stop_cmdline_record()
     tr.ops.func = tr.tracing.label("ftrace_stub")
 

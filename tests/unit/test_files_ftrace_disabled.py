@@ -1,0 +1,83 @@
+"""When a call site does not hold what it should: ftrace is off for good, and the rest goes on."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+from support.tracefs import Tree, tracefs
+
+from ftracefs.errors import TracefsError
+
+
+@pytest.fixture
+def tree() -> Iterator[Tree]:
+    with tracefs() as tree:
+        site = tree.machine.image.labels["six_sum"]
+        tree.machine.memory.set_u8(site + 2, 0x99)
+        yield tree
+
+
+def text(tree: Tree) -> bytes:
+    start, code = tree.machine.image.segments[".text"]
+    return tree.machine.memory.read(start, len(code))
+
+
+def test_enabling_reports_the_site_and_writes_none(tree: Tree) -> None:
+    before = text(tree)
+    tree.echo("function", "current_tracer")
+    assert text(tree) == before
+    (report,) = tree.tracing.ftrace.bugs
+    assert "failed to modify six_sum+0x0/" in report
+    assert " actual:   0f:1f:99:00:00\n expected: 0f:1f:44:00:00\n" in report
+
+
+def test_function_is_accepted_and_traces_nothing(tree: Tree) -> None:
+    tree.echo("function", "current_tracer")
+    assert tree.read("current_tracer") == "function\n"
+    tree.echo("add_one 1", "emulator/call")
+    assert tree.read("emulator/call") == "add_one(1) = 2\n"
+    assert "<-" not in tree.read("trace")
+    assert "FUNCTION TRACING IS CORRUPTED" in tree.read("trace")
+    tree.echo("nop", "current_tracer")
+    tree.echo("function", "current_tracer")
+    assert tree.read("enabled_functions") == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["set_ftrace_filter", "set_ftrace_notrace", "available_filter_functions"]
+)
+def test_the_filter_files_cannot_be_opened(tree: Tree, path: str) -> None:
+    assert tree.read(path)
+    tree.echo("function", "current_tracer")
+    with pytest.raises(TracefsError) as error:
+        tree.read(path)
+    assert error.value.errno == errno.ENODEV
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("emulator/livepatch", "add_one replacement"),
+        ("emulator/direct", "add_one my_tramp"),
+        ("emulator/sysctl/ftrace_enabled", "0"),
+    ],
+)
+def test_functions_cannot_be_redirected(tree: Tree, path: str, command: str) -> None:
+    tree.echo("function", "current_tracer")
+    with pytest.raises(TracefsError) as error:
+        tree.echo(command, path)
+    assert error.value.errno == errno.ENODEV
+    assert tree.call("add_one", 1) == 2
+
+
+def test_the_other_files_live(tree: Tree) -> None:
+    tree.echo("function", "current_tracer")
+    tree.echo("nop", "current_tracer")
+    tree.echo("hello", "trace_marker")
+    assert "hello" in tree.read("trace")
+    tree.echo("0", "tracing_on")
+    assert tree.read("tracing_on") == "0\n"
+    for path in ("emulator/ops", "emulator/trampolines", "emulator/touched_functions", "README"):
+        tree.read(path)
