@@ -248,7 +248,39 @@ FUNC_STATIC time_show
     LEAVE1
 ENDFUNC time_show
 
+FUNC_NOTRACE rtc_sysfs_init
+    push rbp
+    mov rbp, rsp
+    mov rdi, offset rtc_path
+    mov rsi, offset rtc_attrs
+    mov rdx, offset rtc_driver_name
+    call device_register_at
+    pop rbp
+    ret
+ENDFUNC rtc_sysfs_init
+
 .data
+.balign 8
+rtc_name_attr:
+    .quad rtc_name_text, 0x124, name_show, 0
+rtc_since_epoch_attr:
+    .quad rtc_since_epoch_text, 0x124, since_epoch_show, 0
+rtc_date_attr:
+    .quad rtc_date_text, 0x124, date_show, 0
+rtc_time_attr:
+    .quad rtc_time_text, 0x124, time_show, 0
+rtc_attrs:
+    .quad rtc_name_attr, rtc_since_epoch_attr, rtc_date_attr, rtc_time_attr, 0
+rtc_path:
+    .asciz "class/rtc/rtc0"
+rtc_name_text:
+    .asciz "name"
+rtc_since_epoch_text:
+    .asciz "since_epoch"
+rtc_date_text:
+    .asciz "date"
+rtc_time_text:
+    .asciz "time"
 rtc_ydays:
     .word 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334
 rtc_driver_name:

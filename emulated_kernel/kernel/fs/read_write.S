@@ -361,6 +361,55 @@ FUNC kernel_read                        # rdi file, rsi kernel buffer, rdx count
     LEAVE4
 ENDFUNC kernel_read
 
+FUNC __kernel_write                     # rdi file, rsi kernel text, rdx count, rcx pos *; rax bytes or error
+    ENTER2
+    sub rsp, KI_BYTES + ITER_BYTES
+    mov rbx, rdi
+    mov r12, rcx
+    mov rax, [rdi+FILE_OP]
+    cmp qword ptr [rax+FOPS_WRITE_ITER], 0
+    mov rax, -EINVAL
+    je .Lout
+    lea rax, [rsp+KI_BYTES]
+    mov dword ptr [rax+ITER_KERNEL], 1
+    mov dword ptr [rax+ITER_SOURCE], 1
+    mov [rax+ITER_BASE], rsi
+    mov [rax+ITER_COUNT], rdx
+    mov rdx, [rcx]
+    INIT_SYNC_KIOCB rsp, rbx, rdx
+    mov rdi, rsp
+    lea rsi, [rsp+KI_BYTES]
+    mov rax, [rbx+FILE_OP]
+    call [rax+FOPS_WRITE_ITER]
+    mov rcx, [rsp+KI_POS]
+    mov [r12], rcx
+.Lout:
+    LEAVE2
+ENDFUNC __kernel_write
+
+FUNC kernel_write                       # rdi file, rsi kernel text, rdx count, rcx pos *; rax bytes or error
+    ENTER4
+    mov rbx, rdi
+    mov r12, rsi
+    mov r13, rdx
+    mov r14, rcx
+    mov edi, WRITE_OP
+    mov rsi, rbx
+    mov rdx, rcx
+    mov rcx, r13
+    call rw_verify_area
+    movsxd rax, eax
+    test rax, rax
+    jne .Lout
+    mov rdi, rbx
+    mov rsi, r12
+    mov rdx, r13
+    mov rcx, r14
+    call __kernel_write
+.Lout:
+    LEAVE4
+ENDFUNC kernel_write
+
 FUNC generic_write_checks               # rdi kiocb, rsi iter; rax bytes to write, 0 or error
     PROLOGUE
     sub rsp, 16
