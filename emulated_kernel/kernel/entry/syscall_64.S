@@ -12,7 +12,11 @@ OBJECT sys_call_table
     .quad __x64_sys_newlstat              # 6
     .quad __x64_sys_poll                  # 7
     .quad __x64_sys_lseek                 # 8
-    .zero 8 * 7
+    .quad __x64_sys_mmap                  # 9
+    .quad __x64_sys_mprotect              # 10
+    .quad __x64_sys_munmap                # 11
+    .quad __x64_sys_brk                   # 12
+    .zero 8 * 3
     .quad __x64_sys_ioctl                 # 16
     .quad __x64_sys_pread64               # 17
     .quad __x64_sys_pwrite64              # 18
@@ -65,7 +69,9 @@ OBJECT sys_call_table
     .quad __x64_sys_gettimeofday          # 96
     .zero 8 * 13
     .quad __x64_sys_getppid               # 110
-    .zero 8 * 75
+    .zero 8 * 51
+    .quad __x64_sys_sync                  # 162
+    .zero 8 * 23
     .quad __x64_sys_gettid                # 186
     .zero 8 * 14
     .quad __x64_sys_time                  # 201

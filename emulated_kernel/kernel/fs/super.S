@@ -66,12 +66,12 @@ FUNC iterate_supers                     # rdi function(super block, argument), r
     LEAVE4
 ENDFUNC iterate_supers
 
-FUNC __do_sys_sync                      # rdi pt_regs
+FUNC __x64_sys_sync                      # rdi pt_regs
     PROLOGUE
     call ksys_sync
     xor eax, eax
     EPILOGUE
-ENDFUNC __do_sys_sync
+ENDFUNC __x64_sys_sync
 
 FUNC ksys_sync
     ENTER1
