@@ -187,5 +187,6 @@ class NameTable:
             return np.arange(self.count)
         if b"\n" in glob.search or not self.count:
             return np.zeros(0, dtype=np.intp)
-        hits = [m.start() for m in _line_matcher(glob).finditer(self._text)]
+        end = len(self._text) - 1  # no name begins with the last line break
+        hits = [m.start() for m in _line_matcher(glob).finditer(self._text) if m.start() < end]
         return np.searchsorted(self._starts, np.array(hits, dtype=np.int64), "right") - 1
