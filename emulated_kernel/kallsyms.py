@@ -142,6 +142,13 @@ class Kallsyms:
         location = self.kallsyms_lookup(address)
         return f"{address:#x}" if location is None else str(location)
 
+    def sprint_symbol_no_offset(self, address: int) -> str:
+        """%ps: `name [module]`, or the bare address."""
+        location = self.kallsyms_lookup(address)
+        if location is None:
+            return f"{address:#x}"
+        return location.name if location.module is None else f"{location.name} [{location.module}]"
+
     def text(self) -> str:
         """As /proc/kallsyms shows it: group by group, each in order of address."""
         lines = []

@@ -10,7 +10,9 @@ from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace import direct, registration, show
+from ftracefs.ftrace.fgraph import FunctionGraph
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
+from ftracefs.ftrace.graph_filter import FtraceGraphRegex, graph_hash_text
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
@@ -43,7 +45,9 @@ class Ftrace(FtraceState):
             text_poke = TextPoke(machine, symbolize=kallsyms.sprint_symbol)
         super().__init__(machine, kallsyms, text_poke, guest)
         self._open_regexes: list[FtraceRegex] = []
+        self._open_graph_regexes: list[FtraceGraphRegex] = []
         self.livepatch = Livepatch(self)
+        self.fgraph = FunctionGraph(self)
         ftrace_init(self, image)
 
     # --- ops -------------------------------------------------------------------------------------
@@ -155,6 +159,28 @@ class Ftrace(FtraceState):
         """Make the truncations that closed files still owe, before another file is opened."""
         for regex in self._open_regexes:
             regex.settle()
+        for graph_regex in self._open_graph_regexes:
+            graph_regex.settle()
+
+    def open_graph(self, *, notrace: bool, flags: int) -> FtraceGraphRegex:
+        """Open set_graph_function or set_graph_notrace with open(2)'s `flags`."""
+        self.settle_truncations()
+        fgraph = self.fgraph
+        regex = FtraceGraphRegex(
+            self,
+            flags=flags,
+            hash=fgraph.ftrace_graph_notrace_hash if notrace else fgraph.ftrace_graph_hash,
+            store=fgraph.set_graph_notrace if notrace else fgraph.set_graph_function,
+            on_release=self._open_graph_regexes.remove,
+        )
+        self._open_graph_regexes.append(regex)
+        return regex
+
+    def graph_text(self, *, notrace: bool) -> bytes:
+        """The text of set_graph_function or set_graph_notrace."""
+        fgraph = self.fgraph
+        hash = fgraph.ftrace_graph_notrace_hash if notrace else fgraph.ftrace_graph_hash
+        return graph_hash_text(self, hash, notrace=notrace)
 
 
 def _text_range(module: Module) -> tuple[int, int]:

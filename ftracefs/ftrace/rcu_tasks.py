@@ -18,7 +18,7 @@ from ftracefs.ftrace.state import FtraceState
 _STACK_BYTES = CONSTANTS["STACK_BYTES"]
 
 
-def _tasks(state: FtraceState) -> Iterator[int]:
+def for_each_process_thread(state: FtraceState) -> Iterator[int]:
     """Every task_struct: the idle tasks, then the list of all tasks."""
     labels = state.machine.image.labels
     idle = labels.get("idle_threads")
@@ -42,11 +42,15 @@ def _stacks(state: FtraceState) -> Iterator[tuple[int, int]]:
         (rsp,) = cpu.get("rsp")
         resting[cpu.current] = rsp
         yield rsp, rsp + _STACK_BYTES  # whatever stack that is: interrupt, host call or task
-    for task in _tasks(state):
+    for task in for_each_process_thread(state):
         low = memory.u64(task + CONSTANTS["TASK_STACK"])
         sp = resting.get(task, memory.u64(task + CONSTANTS["TASK_SP"]))
         # On an interrupt stack: how much of the task's own is in use cannot be told.
         yield (sp if low <= sp < low + _STACK_BYTES else low), low + _STACK_BYTES
+        # What return_to_handler will go back to.
+        frames, top = (memory.u64(task + CONSTANTS[f"TASK_RET_{end}"]) for end in ("BASE", "TOP"))
+        if frames != top:
+            yield frames, top
 
 
 def in_use(state: FtraceState, start: int, end: int) -> bool:
