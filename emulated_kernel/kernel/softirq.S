@@ -4,7 +4,8 @@
 
 .text
 
-# ZF set when neither a hard interrupt nor a softirq nor a bh-off section is on this CPU. eax is clobbered.
+# ZF set when neither a hard interrupt nor a softirq nor a bh-off section is on this CPU. eax is
+# clobbered.
 .macro TEST_IN_INTERRUPT
     mov eax, gs:[SOFTIRQ_DEPTH]
     or eax, gs:[IRQ_DEPTH]
@@ -141,14 +142,8 @@ FUNC __local_bh_enable_ip
     TEST_IN_INTERRUPT
     jne .Lout
     cmp dword ptr gs:[SOFTIRQ_PENDING], 0
-    je .Lresched
-    call do_softirq
-.Lresched:
-    cmp byte ptr gs:[PREEMPT_DEPTH], 0
-    jne .Lout
-    cmp dword ptr gs:[NEED_RESCHED], 0
     je .Lout
-    call preempt_schedule_thunk
+    call do_softirq
     jmp .Lout
 .Lkeep:
     dec dword ptr gs:[SOFTIRQ_DEPTH]
@@ -214,7 +209,7 @@ FUNC_NOTRACE wakeup_softirqd
     EPILOGUE
 ENDFUNC wakeup_softirqd
 
-# --- ksoftirqd -------------------------------------------------------------------------------------
+# --- ksoftirqd ------------------------------------------------------------------------------------
 
 FUNC ksoftirqd_should_run
     PROLOGUE
@@ -262,7 +257,7 @@ FUNC smpboot_thread_fn
     jmp .Lloop
 ENDFUNC smpboot_thread_fn
 
-# --- tasklets --------------------------------------------------------------------------------------
+# --- tasklets -------------------------------------------------------------------------------------
 
 # rdi tasklet, rsi function, rdx its argument
 FUNC tasklet_init
