@@ -1,5 +1,5 @@
-# kernel/cred.c, kernel/capability.c: who a task is and what it may do. Credentials never change once
-# they are committed; a task gets new ones, and the old go when the last reader is through.
+# kernel/cred.c, kernel/capability.c: who a task is and what it may do. Credentials never change
+# once they are committed; a task gets new ones, and the old go when the last reader is through.
 # Left out: keyrings, user name spaces, the objective kind of credentials.
 
 .text
@@ -143,7 +143,7 @@ FUNC exit_creds                         # rdi dead task
     LEAVE2
 ENDFUNC exit_creds
 
-# --- capabilities ----------------------------------------------------------------------------------
+# --- capabilities ---------------------------------------------------------------------------------
 
 FUNC capable                            # edi capability; eax whether the current task has it
     PROLOGUE

@@ -1,5 +1,5 @@
-# kernel/irq/, arch/x86/kernel/irq.c: device interrupts, from the vector to the drivers' handlers. The
-# host leaves the number of the interrupt in the per-CPU word HOST_ARG.
+# kernel/irq/, arch/x86/kernel/irq.c: device interrupts, from the vector to the drivers' handlers.
+# The host leaves the number of the interrupt in the per-CPU word HOST_ARG.
 # Left out: threaded handlers, affinity, chips other than an edge-triggered APIC.
 
 .text
@@ -224,7 +224,7 @@ FUNC free_irq                           # edi interrupt, rsi device; rax the act
     LEAVE4
 ENDFUNC free_irq
 
-# --- /sys/kernel/irq/N (irqdesc.c): rdi descriptor, rsi attribute, rdx page; rax length ----------------
+# --- /sys/kernel/irq/N (irqdesc.c): rdi descriptor, rsi attribute, rdx page; rax length -----------
 
 FUNC_STATIC name_show
     PROLOGUE

@@ -11,7 +11,8 @@ NOTIFY_STOP_MASK = 0x8000
 NOTIFIER_HEAD = 40
 SYS_OFF_CALLBACK = 24                   # struct sys_off_handler {notifier_block, callback, data}
 
-FUNC notifier_call_chain                # rdi address of the first, rsi action, rdx data; eax the last answer
+# rdi address of the first, rsi action, rdx data; eax the last answer
+FUNC notifier_call_chain
     ENTER5
     push rax
     mov rbx, [rdi]
@@ -56,7 +57,8 @@ FUNC blocking_notifier_call_chain       # rdi head, rsi action, rdx data
     LEAVE4
 ENDFUNC blocking_notifier_call_chain
 
-FUNC blocking_notifier_chain_register   # rdi head, rsi block: in order of falling priority; 0 or -EEXIST
+# rdi head, rsi block: in order of falling priority; 0 or -EEXIST
+FUNC blocking_notifier_chain_register
     ENTER3
     mov rbx, rdi
     mov r12, rsi

@@ -1,5 +1,6 @@
-# kernel/printk/: the log and its console. A record goes into the ring first; whoever gets the console
-# lock then hands every record not yet shown to the host, if the host wants them (console_enabled).
+# kernel/printk/: the log and its console. A record goes into the ring first; whoever gets the
+# console lock then hands every record not yet shown to the host, if the host wants them
+# (console_enabled).
 # Left out: dictionaries, continuation lines, other consoles.
 
 .text
@@ -30,7 +31,8 @@ FUNC vprintk_default
     EPILOGUE
 ENDFUNC vprintk_default
 
-FUNC vprintk_emit                       # edi facility, esi level (-1: as the text says), rcx format, r8 va_list
+# edi facility, esi level (-1: as the text says), rcx format, r8 va_list
+FUNC vprintk_emit
     ENTER1
     push rax
     call vprintk_store
@@ -110,7 +112,7 @@ FUNC printk_parse_prefix                # rdi text; eax its level, rdx behind th
     EPILOGUE
 ENDFUNC printk_parse_prefix
 
-# --- the ring --------------------------------------------------------------------------------------
+# --- the ring -------------------------------------------------------------------------------------
 
 FUNC prb_reserve                        # rax the slot for the next record
     PROLOGUE
@@ -138,7 +140,8 @@ FUNC _prb_commit
     EPILOGUE
 ENDFUNC _prb_commit
 
-# rdi sequence number: rax the record with it, or the oldest one left behind it; 0 when there is none.
+# rdi sequence number: rax the record with it, or the oldest one left behind it; 0 when there is
+# none.
 FUNC prb_read_valid
     PROLOGUE
     mov rcx, [rip + log_next_seq]
@@ -171,7 +174,7 @@ FUNC prb_next_seq
     EPILOGUE
 ENDFUNC prb_next_seq
 
-# --- the console -----------------------------------------------------------------------------------
+# --- the console ----------------------------------------------------------------------------------
 
 FUNC console_lock
     PROLOGUE

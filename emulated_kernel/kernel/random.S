@@ -1,6 +1,6 @@
-# drivers/char/random.c: random numbers. The generator of each CPU is xorshift64*; what interrupts bring
-# is mixed into it. Everything comes from the machine's clock, so a virtual clock gives the same numbers
-# each time. Not for secrets.
+# drivers/char/random.c: random numbers. The generator of each CPU is xorshift64*; what interrupts
+# bring is mixed into it. Everything comes from the machine's clock, so a virtual clock gives the
+# same numbers each time. Not for secrets.
 
 .text
 

@@ -1,7 +1,7 @@
-# Read-copy update: kernel/rcu/tree.c, tree_plugin.h, rcu_segcblist.c, as one flat tree.
-# gp_seq is even while no grace period runs; one that begins makes it odd, its end even again. A CPU is
-# quiet when its tick or a task switch finds no reader, and an idle CPU always is. Readers that were
-# preempted while reading hold no grace period up: their tasks are not followed.
+# Read-copy update: kernel/rcu/tree.c, tree_plugin.h, rcu_segcblist.c, as one flat tree. gp_seq is
+# even while no grace period runs; one that begins makes it odd, its end even again. A CPU is
+# quiet when its tick or a task switch finds no reader, and an idle CPU always is. Readers that
+# were preempted while reading hold no grace period up: their tasks are not followed.
 
 .text
 
@@ -328,7 +328,7 @@ FUNC rcu_do_batch
     LEAVE3
 ENDFUNC rcu_do_batch
 
-# --- waiting for readers ---------------------------------------------------------------------------
+# --- waiting for readers --------------------------------------------------------------------------
 
 RCU_SYNC_COMPLETION = 16                # struct rcu_synchronize {rcu_head, completion}
 

@@ -1,5 +1,6 @@
-# The housekeeping of mm/vmstat.c: a delayed work on each CPU folds what the CPU counted for itself into
-# the machine's totals, and a shepherd sees once a second which CPUs have something to fold.
+# The housekeeping of mm/vmstat.c: a delayed work on each CPU folds what the CPU counted for
+# itself into the machine's totals, and a shepherd sees once a second which CPUs have something to
+# fold.
 
 .text
 

@@ -1,5 +1,6 @@
 # kernel/workqueue.c: work done by kernel threads, one worker for each CPU.
-# Left out: more workers when one sleeps, unbound pools, priorities, limits on a queue's active work.
+# Left out: more workers when one sleeps, unbound pools, priorities, limits on a queue's active
+# work.
 
 .text
 
@@ -77,7 +78,8 @@ FUNC create_worker                      # rdi pool; rax its worker's task or an 
     LEAVE2
 ENDFUNC create_worker
 
-# The per-CPU kernel threads of softirqs and work queues, once threads can be made; each early_initcall.
+# The per-CPU kernel threads of softirqs and work queues, once threads can be made; each
+# early_initcall.
 FUNC_NOTRACE do_pre_smp_initcalls
     ENTER2
     sub rsp, 32
@@ -113,9 +115,10 @@ FUNC_NOTRACE do_pre_smp_initcalls
     LEAVE2
 ENDFUNC do_pre_smp_initcalls
 
-# --- queueing --------------------------------------------------------------------------------------
+# --- queueing -------------------------------------------------------------------------------------
 
-FUNC queue_work_on                      # edi CPU, rsi queue, rdx work; eax: whether it was not queued
+# edi CPU, rsi queue, rdx work; eax: whether it was not queued
+FUNC queue_work_on
     ENTER2
     LOCAL_IRQ_SAVE r12d
     xor ebx, ebx
@@ -214,7 +217,8 @@ FUNC __queue_delayed_work               # edi CPU, rsi queue, rdx delayed work, 
     LEAVE2
 ENDFUNC __queue_delayed_work
 
-FUNC queue_delayed_work_on              # edi CPU, rsi queue, rdx delayed work, rcx ticks; eax as above
+# edi CPU, rsi queue, rdx delayed work, rcx ticks; eax as above
+FUNC queue_delayed_work_on
     ENTER2
     LOCAL_IRQ_SAVE r12d
     xor ebx, ebx
@@ -228,8 +232,8 @@ FUNC queue_delayed_work_on              # edi CPU, rsi queue, rdx delayed work, 
     LEAVE2
 ENDFUNC queue_delayed_work_on
 
-# rdi work, esi whether it may be delayed: eax 1 with the work taken back, or 0 when it was idle. Either
-# way its pending bit is ours.
+# rdi work, esi whether it may be delayed: eax 1 with the work taken back, or 0 when it was idle.
+# Either way its pending bit is ours.
 FUNC try_to_grab_pending
     ENTER4
     mov rbx, rdi
@@ -320,7 +324,7 @@ FUNC cancel_work_sync
     EPILOGUE
 ENDFUNC cancel_work_sync
 
-# --- waiting ---------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------
 
 WQ_BARRIER_DONE = 40                    # struct wq_barrier {work, completion}
 
@@ -418,7 +422,7 @@ FUNC destroy_workqueue
     LEAVE1
 ENDFUNC destroy_workqueue
 
-# --- workers ---------------------------------------------------------------------------------------
+# --- workers --------------------------------------------------------------------------------------
 
 FUNC worker_enter_idle                  # rdi pool
     PROLOGUE

@@ -1,4 +1,8 @@
-"""A machine with the built-in kernel in it, its functions called from Python."""
+"""A machine with the built-in kernel in it, its functions called from Python.
+
+Every call goes through a guard that fails when a function does not keep the registers it has to
+keep; and while nothing is traced, each call site destroys what a traced call may destroy.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,90 @@ U64 = (1 << 64) - 1
 _SCRATCH_TEXT = MODULES_VADDR + 0xE00000  # out of the way of engine and modules
 _SCRATCH_DATA = MODULES_DATA + 0x700000
 
+# r10, r11 and the flags are all a traced call may change.
+_GUARD = """
+.text
+FUNC_NOTRACE poison_fentry
+    movabs r10, 0xdeadbeefdeadbe10
+    movabs r11, 0xdeadbeefdeadbe11
+    cmp r10, r11
+    ret
+ENDFUNC poison_fentry
+
+# rdi {function, six arguments}, rsi where a mask of the registers that changed goes.
+FUNC_NOTRACE guarded_call
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    push rsi
+    mov rbx, rsp
+    mov [rip + guard_stack], rbx
+    mov rax, [rdi]
+    mov rsi, [rdi + 16]
+    mov rdx, [rdi + 24]
+    mov rcx, [rdi + 32]
+    mov r8, [rdi + 40]
+    mov r9, [rdi + 48]
+    mov rdi, [rdi + 8]
+    mov rbp, 0x5a5a0001
+    mov r12, 0x5a5a0012
+    mov r13, 0x5a5a0013
+    mov r14, 0x5a5a0014
+    mov r15, 0x5a5a0015
+    call rax
+    xor ecx, ecx
+    cmp rbx, [rip + guard_stack]
+    je 1f
+    or ecx, 1
+1:
+    cmp rsp, [rip + guard_stack]
+    je 1f
+    or ecx, 2
+1:
+    cmp rbp, 0x5a5a0001
+    je 1f
+    or ecx, 4
+1:
+    cmp r12, 0x5a5a0012
+    je 1f
+    or ecx, 0x1000
+1:
+    cmp r13, 0x5a5a0013
+    je 1f
+    or ecx, 0x2000
+1:
+    cmp r14, 0x5a5a0014
+    je 1f
+    or ecx, 0x4000
+1:
+    cmp r15, 0x5a5a0015
+    je 1f
+    or ecx, 0x8000
+1:
+    mov rsp, [rip + guard_stack]
+    pop rsi
+    mov [rsi], rcx
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+ENDFUNC guarded_call
+.data
+guard_stack:
+    .quad 0
+"""
+_GUARD_TEXT, _GUARD_DATA = _SCRATCH_TEXT + 0x10000, _SCRATCH_DATA + 0x10000
+_REGISTER_ARGUMENTS = 6
+
 
 class Guest:
-    """Calls into a machine. Addresses are plain integers, results unsigned unless asked otherwise."""
+    """Calls into a machine: addresses are plain integers, results unsigned unless said otherwise."""
 
     def __init__(self, *, cpus: int = 2, boot: bool = False) -> None:
         self.image = builtin.load_builtin()
@@ -24,6 +109,13 @@ class Guest:
         self.memory = self.machine.memory
         self._room = self.machine.alloc(1 << 20)
         self._used = 0
+        self._block = self.machine.alloc(64)
+        guard = self._assemble(_GUARD, _GUARD_TEXT, _GUARD_DATA)
+        self._guarded_call = guard["guarded_call"]
+        fentry = self.label("__fentry__")
+        jump = guard["poison_fentry"] - (fentry + 5)
+        self.memory.write(fentry, b"\xe9" + struct.pack("<i", jump))
+        self.machine.run(lambda: self.machine.flush_text(fentry, fentry + 5))
         if boot:
             self.machine.boot()
 
@@ -64,8 +156,18 @@ class Guest:
         return CONSTANTS[name] if name in CONSTANTS else self.image.constants[name]
 
     def call(self, function: int | str, *arguments: int, cpu: int = 0) -> int:
-        """rax as the function left it."""
-        return self.machine.call(function, *(a & U64 for a in arguments), cpu=cpu)
+        """rax as the function left it. Fails when it did not keep what a callee keeps."""
+        address = self.label(function) if isinstance(function, str) else function
+        values = [a & U64 for a in arguments]
+        if len(values) > _REGISTER_ARGUMENTS:
+            return self.machine.call(address, *values, cpu=cpu)
+        values += [0] * (_REGISTER_ARGUMENTS - len(values))
+        self.memory.write(self._block, struct.pack("<7Q", address, *values))
+        changed_at = self._block + 56
+        result = self.machine.call(self._guarded_call, self._block, changed_at, cpu=cpu)
+        changed = self.memory.u64(changed_at)
+        assert not changed, f"{function} did not keep its registers: {changed:#x}"
+        return result
 
     def call32(self, function: int | str, *arguments: int, cpu: int = 0) -> int:
         """eax, unsigned."""
@@ -83,7 +185,10 @@ class Guest:
 
     def load(self, source: str) -> dict[str, int]:
         """Assemble a few functions of the test's own beside the kernel; their labels."""
-        bases = {".text": _SCRATCH_TEXT, ".data": _SCRATCH_DATA}
+        return self._assemble(source, _SCRATCH_TEXT, _SCRATCH_DATA)
+
+    def _assemble(self, source: str, text: int, data: int) -> dict[str, int]:
+        bases = {".text": text, ".data": data}
         constants = {**self.image.constants, **CONSTANTS}
         part = assembler.assemble({"test.S": source}, bases, constants, self.image.labels)
         self.machine.run(lambda: self.machine.load_segments(dict(part.segments)))

@@ -188,7 +188,7 @@ FUNC rtc_tm_to_time64                   # rdi struct rtc_time; rax seconds since
     LEAVE2
 ENDFUNC rtc_tm_to_time64
 
-# --- attributes: rdi device, rsi attribute, rdx page; rax length ---------------------------------------
+# --- attributes: rdi device, rsi attribute, rdx page; rax length ----------------------------------
 
 FUNC_STATIC name_show
     PROLOGUE

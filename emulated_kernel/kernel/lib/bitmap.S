@@ -2,7 +2,8 @@
 
 .text
 
-# rdi map, rsi bits, rdx first to look at: the first bit set, or rsi. \flip is 0, or -1 for a clear bit.
+# rdi map, rsi bits, rdx first to look at: the first bit set, or rsi. \flip is 0, or -1 for a
+# clear bit.
 .macro FIND_NEXT_BIT flip
     mov rax, rsi
     cmp rdx, rsi

@@ -55,7 +55,8 @@ FUNC_NOTRACE hex_value
     ret
 ENDFUNC hex_value
 
-# rdi digits, esi base, rdx where the number goes: how many digits, with KSTRTOX_OVERFLOW on overflow.
+# rdi digits, esi base, rdx where the number goes: how many digits, with KSTRTOX_OVERFLOW on
+# overflow.
 FUNC_NOTRACE _parse_integer
     mov rcx, -1
     jmp _parse_integer_limit

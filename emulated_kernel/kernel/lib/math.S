@@ -1,4 +1,5 @@
-# Arithmetic: lib/math/. Built with call sites, unlike the rest of lib/, where the names are functions.
+# Arithmetic: lib/math/. Built with call sites, unlike the rest of lib/, where the names are
+# functions.
 
 .text
 

@@ -1,6 +1,6 @@
-# Red-black trees: lib/rbtree.c, and lib/timerqueue.c over them.
-# A node's first word is its parent's address, with bit 0 set when the node is black. The caller links
-# a new node below its parent and asks for the colours to be set right.
+# Red-black trees: lib/rbtree.c, and lib/timerqueue.c over them. A node's first word is its
+# parent's address, with bit 0 set when the node is black. The caller links a new node below its
+# parent and asks for the colours to be set right.
 
 .text
 
@@ -71,7 +71,8 @@ FUNC_NOTRACE rb_link_node
     ret
 ENDFUNC rb_link_node
 
-# One side of the repair after an insertion: r8 the red node, r9 its red parent, r10 the grandparent.
+# One side of the repair after an insertion: r8 the red node, r9 its red parent, r10 the
+# grandparent.
 .macro RB_INSERT_CASE near, far, rotate_near, rotate_far, again
     mov r11, [r10 + \far]
     test r11, r11
@@ -337,7 +338,7 @@ FUNC_NOTRACE rb_replace_node
     ret
 ENDFUNC rb_replace_node
 
-# --- timerqueue: nodes in order of their expiry, the first one remembered -----------------------------
+# --- timerqueue: nodes in order of their expiry, the first one remembered -------------------------
 
 # rdi queue, rsi node with its expiry: eax 1 when it is now the first.
 FUNC_NOTRACE timerqueue_add

@@ -1,6 +1,6 @@
-# Formatted text: lib/vsprintf.c.
-# Conversions d i u o x X c s p and %%, flags - + space # 0, width and precision (also *), lengths hh h
-# l ll z t L; of the extensions of %p, %pI4 (an IPv4 address). %p prints the address itself, unhashed.
+# Formatted text: lib/vsprintf.c. Conversions d i u o x X c s p and %%, flags - + space # 0, width
+# and precision (also *), lengths hh h l ll z t L; of the extensions of %p, %pI4 (an IPv4
+# address). %p prints the address itself, unhashed.
 
 .text
 

@@ -1,6 +1,6 @@
-# Reader/writer semaphores: kernel/locking/rwsem.c, percpu-rwsem.c.
-# count: bit 0 a writer holds it, bit 1 somebody waits, and 256 for each reader. Waiters are served in
-# order; a reader at the head is granted together with the readers right behind it.
+# Reader/writer semaphores: kernel/locking/rwsem.c, percpu-rwsem.c. count: bit 0 a writer holds
+# it, bit 1 somebody waits, and 256 for each reader. Waiters are served in order; a reader at the
+# head is granted together with the readers right behind it.
 # Left out: optimistic spinning, hand-off, the per-CPU reader counts of a percpu_rw_semaphore.
 
 .text
@@ -324,7 +324,7 @@ FUNC_STATIC rwsem_mark_wake
     EPILOGUE
 ENDFUNC rwsem_mark_wake
 
-# --- percpu_rw_semaphore ---------------------------------------------------------------------------
+# --- percpu_rw_semaphore --------------------------------------------------------------------------
 
 FUNC __percpu_down_read
     PROLOGUE

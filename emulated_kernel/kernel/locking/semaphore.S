@@ -1,4 +1,5 @@
-# Counting semaphores: kernel/locking/semaphore.c. A waiter's WAITER_KIND is set when it is given one.
+# Counting semaphores: kernel/locking/semaphore.c. A waiter's WAITER_KIND is set when it is given
+# one.
 
 .text
 

@@ -1,6 +1,7 @@
-# Spin locks and reader/writer spin locks: kernel/locking/spinlock.c, qspinlock.c, qrwlock.c.
-# A lock word is 0 or 1. Left out: the queue of waiters and its fairness; a vCPU is only ever left at a
-# safepoint, and none lies under a spin lock, so contention means a deadlock that the watchdog ends.
+# Spin locks and reader/writer spin locks: kernel/locking/spinlock.c, qspinlock.c, qrwlock.c. A
+# lock word is 0 or 1. Left out: the queue of waiters and its fairness; a vCPU is only ever left
+# at a safepoint, and none lies under a spin lock, so contention means a deadlock that the
+# watchdog ends.
 
 .text
 
@@ -147,7 +148,7 @@ FUNC _raw_spin_trylock_bh
     EPILOGUE
 ENDFUNC _raw_spin_trylock_bh
 
-# --- reader/writer locks ---------------------------------------------------------------------------
+# --- reader/writer locks --------------------------------------------------------------------------
 
 # Called with a reader's share already added, while a writer holds the lock.
 FUNC queued_read_lock_slowpath

@@ -204,7 +204,8 @@ FUNC inet_sendmsg                       # rdi socket, rsi msg, rdx size; rax byt
     LEAVE3
 ENDFUNC inet_sendmsg
 
-FUNC inet_recvmsg                       # rdi socket, rsi msg, rdx size, ecx flags; rax bytes or an error
+# rdi socket, rsi msg, rdx size, ecx flags; rax bytes or an error
+FUNC inet_recvmsg
     ENTER2
     push 0
     push 0
@@ -282,7 +283,7 @@ FUNC inet_getname                       # rdi socket, rsi sockaddr, edx peer; ea
     EPILOGUE
 ENDFUNC inet_getname
 
-# --- streams ---------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 FUNC inet_listen                        # rdi socket, esi backlog; 0 or an error
     ENTER3
@@ -314,7 +315,8 @@ FUNC inet_listen                        # rdi socket, esi backlog; 0 or an error
     LEAVE3
 ENDFUNC inet_listen
 
-FUNC inet_stream_connect                # rdi socket, rsi sockaddr, edx length, ecx flags; 0 or an error
+# rdi socket, rsi sockaddr, edx length, ecx flags; 0 or an error
+FUNC inet_stream_connect
     ENTER5
     push rax
     mov rbx, rdi
@@ -397,7 +399,8 @@ FUNC __inet_stream_connect              # the sock is locked
     LEAVE4
 ENDFUNC __inet_stream_connect
 
-FUNC inet_accept                        # rdi socket, rsi new socket, edx flags, ecx kern; 0 or an error
+# rdi socket, rsi new socket, edx flags, ecx kern; 0 or an error
+FUNC inet_accept
     ENTER2
     push -EINVAL
     push rax
@@ -426,9 +429,10 @@ FUNC inet_accept                        # rdi socket, rsi new socket, edx flags,
     LEAVE2
 ENDFUNC inet_accept
 
-# --- datagrams -------------------------------------------------------------------------------------
+# --- datagrams ------------------------------------------------------------------------------------
 
-FUNC inet_dgram_connect                 # rdi socket, rsi sockaddr, edx length, ecx flags; 0 or an error
+# rdi socket, rsi sockaddr, edx length, ecx flags; 0 or an error
+FUNC inet_dgram_connect
     ENTER2
     mov rbx, [rdi + SOCKET_SK]
     mov r12, rsi

@@ -1,5 +1,5 @@
-# net/ipv4/arp.c, net/core/neighbour.c: link addresses of the neighbours. A packet for one whose address
-# is not known waits with it until the answer comes. Left out: ageing, proxies, probes.
+# net/ipv4/arp.c, net/core/neighbour.c: link addresses of the neighbours. A packet for one whose
+# address is not known waits with it until the answer comes. Left out: ageing, proxies, probes.
 
 .text
 
@@ -96,7 +96,8 @@ FUNC neigh_connected_output             # rdi neighbour with a valid address, rs
     LEAVE2
 ENDFUNC neigh_connected_output
 
-FUNC __neigh_event_send                 # rdi neighbour, rsi skb; eax 1: the skb waits for its address
+# rdi neighbour, rsi skb; eax 1: the skb waits for its address
+FUNC __neigh_event_send
     ENTER2
     mov rbx, rdi
     mov r12, rsi
@@ -147,7 +148,7 @@ FUNC neigh_update                       # rdi neighbour, rsi its address; send w
     LEAVE2
 ENDFUNC neigh_update
 
-# --- ARP -------------------------------------------------------------------------------------------
+# --- ARP ------------------------------------------------------------------------------------------
 
 FUNC arp_solicit                        # rdi neighbour, rsi skb: who has it?
     PROLOGUE
@@ -161,7 +162,8 @@ FUNC arp_solicit                        # rdi neighbour, rsi skb: who has it?
     EPILOGUE
 ENDFUNC arp_solicit
 
-FUNC arp_send                           # edi operation, esi target, rdx dev, ecx our address, r8 its link address
+# edi operation, esi target, rdx dev, ecx our address, r8 its link address
+FUNC arp_send
     PROLOGUE
     call arp_create
     test rax, rax

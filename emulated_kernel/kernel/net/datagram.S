@@ -114,7 +114,8 @@ FUNC __skb_try_recv_datagram            # rdi sock, esi flags, rdx where an erro
     LEAVE3
 ENDFUNC __skb_try_recv_datagram
 
-FUNC __skb_wait_for_more_packets        # rdi sock, rsi where an error goes, rdx address of the ticks; eax 0 or 1
+# rdi sock, rsi where an error goes, rdx address of the ticks; eax 0 or 1
+FUNC __skb_wait_for_more_packets
     ENTER5
     sub rsp, 56
     mov rbx, rdi

@@ -42,7 +42,8 @@ FUNC eth_type_trans
     LEAVE2
 ENDFUNC eth_type_trans
 
-# rdi skb, rsi dev, edx protocol (network order), rcx destination or 0, r8 source or 0: length pushed.
+# rdi skb, rsi dev, edx protocol (network order), rcx destination or 0, r8 source or 0: length
+# pushed.
 FUNC eth_header
     ENTER5
     push rax
@@ -74,7 +75,7 @@ FUNC eth_header
     LEAVE5
 ENDFUNC eth_header
 
-# --- the loopback device ---------------------------------------------------------------------------
+# --- the loopback device --------------------------------------------------------------------------
 
 FUNC_NOTRACE loopback_net_init
     push rbp

@@ -1,5 +1,5 @@
-# net/ipv4/icmp.c: echo, and telling a sender that nobody is there. Left out: rate limits other than one
-# bucket, redirects, time stamps.
+# net/ipv4/icmp.c: echo, and telling a sender that nobody is there. Left out: rate limits other
+# than one bucket, redirects, time stamps.
 
 .text
 
@@ -69,7 +69,8 @@ FUNC icmp_discard                       # rdi skb that wants no answer
     EPILOGUE
 ENDFUNC icmp_discard
 
-# An error about a packet of ours: the socket it was from learns of it. rdi skb behind the ICMP header.
+# An error about a packet of ours: the socket it was from learns of it. rdi skb behind the ICMP
+# header.
 FUNC icmp_unreach
     ENTER2
     mov rbx, rdi

@@ -1,9 +1,10 @@
-# net/ipv4/inet_connection_sock.c: what connection-oriented protocols share: listening, accepting, the
-# timers of a connection.
+# net/ipv4/inet_connection_sock.c: what connection-oriented protocols share: listening, accepting,
+# the timers of a connection.
 
 .text
 
-FUNC inet_csk_init_xmit_timers          # rdi sock, rsi retransmit handler, rdx delayed-ack handler, rcx keepalive
+# rdi sock, rsi retransmit handler, rdx delayed-ack handler, rcx keepalive
+FUNC inet_csk_init_xmit_timers
     ENTER3
     mov rbx, rdi
     mov r12, rdx
@@ -249,7 +250,8 @@ FUNC inet_csk_listen_stop               # rdi listener: connections nobody accep
     LEAVE3
 ENDFUNC inet_csk_listen_stop
 
-FUNC inet_csk_clone_lock                # rdi listener, rsi request, edx gfp; rax connection, locked, or 0
+# rdi listener, rsi request, edx gfp; rax connection, locked, or 0
+FUNC inet_csk_clone_lock
     ENTER2
     mov r12, rsi
     mov esi, edx
@@ -291,7 +293,8 @@ FUNC __inet_inherit_port                # rdi listener, rsi connection: the port
     LEAVE1
 ENDFUNC __inet_inherit_port
 
-FUNC inet_csk_route_req                 # rdi listener, rsi flowi4 to be filled, rdx request; rax dst_entry or 0
+# rdi listener, rsi flowi4 to be filled, rdx request; rax dst_entry or 0
+FUNC inet_csk_route_req
     PROLOGUE
     mov eax, [rdx + SK_DADDR]
     mov [rsi + FL4_DADDR], eax
@@ -324,7 +327,8 @@ FUNC inet_csk_destroy_sock              # rdi sock that is closed and has no fil
     LEAVE1
 ENDFUNC inet_csk_destroy_sock
 
-FUNC inet_reqsk_alloc                   # rdi operations, rsi listener; rax request with a reference, or 0
+# rdi operations, rsi listener; rax request with a reference, or 0
+FUNC inet_reqsk_alloc
     ENTER1
     push rax
     mov rbx, rsi

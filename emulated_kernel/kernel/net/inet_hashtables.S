@@ -3,7 +3,8 @@
 
 .text
 
-FUNC inet_ehashfn                       # edi our address, esi our port (host), edx theirs, ecx their port; eax hash
+# edi our address, esi our port (host), edx theirs, ecx their port; eax hash
+FUNC inet_ehashfn
     PROLOGUE
     shl esi, 16
     movzx ecx, cx
@@ -110,8 +111,8 @@ FUNC inet_unhash                        # rdi sock
     LEAVE2
 ENDFUNC inet_unhash
 
-# edi source and esi its port as the packet has them, edx destination and ecx its port (host): rax sock or
-# request with a reference, or 0.
+# edi source and esi its port as the packet has them, edx destination and ecx its port (host): rax
+# sock or request with a reference, or 0.
 FUNC __inet_lookup_established
     ENTER5
     push rax
@@ -163,7 +164,8 @@ FUNC __inet_lookup_listener
     LEAVE2
 ENDFUNC __inet_lookup_listener
 
-FUNC inet_lhash2_lookup                 # rdi first of the chain, esi destination, edx its port; rax best match or 0
+# rdi first of the chain, esi destination, edx its port; rax best match or 0
+FUNC inet_lhash2_lookup
     PROLOGUE
     xor eax, eax
     xor r8d, r8d
@@ -191,7 +193,7 @@ FUNC inet_lhash2_lookup                 # rdi first of the chain, esi destinatio
     EPILOGUE
 ENDFUNC inet_lhash2_lookup
 
-# --- ports -----------------------------------------------------------------------------------------
+# --- ports ----------------------------------------------------------------------------------------
 
 FUNC inet_bind_hash                     # rdi sock, esi port
     ENTER1
@@ -339,7 +341,8 @@ FUNC __inet_hash_connect                # rdi sock: a port if it has none, and i
     LEAVE1
 ENDFUNC __inet_hash_connect
 
-FUNC __inet_check_established           # rdi sock; 0, or -EADDRNOTAVAIL when there is such a connection
+# rdi sock; 0, or -EADDRNOTAVAIL when there is such a connection
+FUNC __inet_check_established
     ENTER1
     push rax
     mov rbx, rdi

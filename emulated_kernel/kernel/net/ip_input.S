@@ -2,7 +2,8 @@
 
 .text
 
-FUNC ip_rcv                             # rdi skb, rsi dev, rdx packet_type, rcx original dev; NET_RX_…
+# rdi skb, rsi dev, rdx packet_type, rcx original dev; NET_RX_…
+FUNC ip_rcv
     PROLOGUE
     xor esi, esi
     call ip_rcv_core

@@ -1,5 +1,5 @@
-# net/ipv4/ip_output.c: packets that leave. Left out: options, fragmentation, netfilter, corking more than
-# one piece.
+# net/ipv4/ip_output.c: packets that leave. Left out: options, fragmentation, netfilter, corking
+# more than one piece.
 
 .text
 
@@ -15,8 +15,8 @@ FUNC ip_send_check                      # rdi IP header: its checksum
     LEAVE1
 ENDFUNC ip_send_check
 
-# An IP header in front of the data of \skb, r12 its address. Clobbers like a call; addresses, protocol and
-# tos are those of the flow at \flow.
+# An IP header in front of the data of \skb, r12 its address. Clobbers like a call; addresses,
+# protocol and tos are those of the flow at \flow.
 .macro IP_PUSH_HEADER skb, flow
     mov rdi, \skb
     mov esi, IPHDR_SIZE
@@ -178,7 +178,8 @@ FUNC __ip_finish_output                 # as before; -EMSGSIZE when it does not 
     LEAVE1
 ENDFUNC __ip_finish_output
 
-FUNC ip_finish_output2                  # find the next hop's link address and hand over to the device
+# find the next hop's link address and hand over to the device
+FUNC ip_finish_output2
     ENTER3
     mov rbx, rdx
     mov r12, [rdx + SKB_DEV]
@@ -239,10 +240,11 @@ FUNC ip_finish_output2                  # find the next hop's link address and h
     LEAVE3
 ENDFUNC ip_finish_output2
 
-# --- datagrams put together from the caller's data ----------------------------------------------------
+# --- datagrams put together from the caller's data ------------------------------------------------
 
-# rdi sock, rsi flowi4, rdx getfrag(from, to, offset, length), rcx from, r8d length with the transport
-# header, r9d length of the transport header: an skb on the sock's write queue. 0 or error.
+# rdi sock, rsi flowi4, rdx getfrag(from, to, offset, length), rcx from, r8d length with the
+# transport header, r9d length of the transport header: an skb on the sock's write queue. 0 or
+# error.
 FUNC ip_append_data
     PROLOGUE
     call __ip_append_data
@@ -314,7 +316,8 @@ FUNC ip_generic_getfrag                 # rdi iov_iter, rsi to, edx offset, ecx 
     LEAVE1
 ENDFUNC ip_generic_getfrag
 
-FUNC __ip_make_skb                      # rdi sock, rsi flowi4, rdx dst_entry; rax skb with IP header, or 0
+# rdi sock, rsi flowi4, rdx dst_entry; rax skb with IP header, or 0
+FUNC __ip_make_skb
     ENTER4
     mov r13, rsi
     mov r14, rdx
@@ -350,8 +353,8 @@ FUNC ip_flush_pending_frames            # rdi sock
     EPILOGUE
 ENDFUNC ip_flush_pending_frames
 
-# As ip_append_data, but the result is returned and not queued: rdi sock, rsi flowi4, rdx
-# getfrag, rcx from, r8d length, r9d transport header, and the dst_entry on the stack. rax skb or error.
+# As ip_append_data, but the result is returned and not queued: rdi sock, rsi flowi4, rdx getfrag,
+# rcx from, r8d length, r9d transport header, and the dst_entry on the stack. rax skb or error.
 FUNC ip_make_skb
     ENTER3
     mov rbx, rdi

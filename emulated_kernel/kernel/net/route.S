@@ -1,5 +1,5 @@
-# net/ipv4/route.c, fib_frontend.c: which way a packet goes. The table is sorted by falling prefix length,
-# so the first match is the longest. Left out: caches of routes, policies, forwarding.
+# net/ipv4/route.c, fib_frontend.c: which way a packet goes. The table is sorted by falling prefix
+# length, so the first match is the longest. Left out: caches of routes, policies, forwarding.
 
 .text
 
@@ -25,7 +25,8 @@ FUNC fib_table_lookup                   # rdi table, esi address; rax its dst_en
     EPILOGUE
 ENDFUNC fib_table_lookup
 
-FUNC inet_addr_type                     # rdi net, esi address; eax 2 local, 3 broadcast, 5 multicast, 1 other
+# rdi net, esi address; eax 2 local, 3 broadcast, 5 multicast, 1 other
+FUNC inet_addr_type
     PROLOGUE
     mov eax, 3
     cmp esi, -1
@@ -112,7 +113,8 @@ FUNC ip_route_output_key_hash_rcu       # rdi flowi4, whose source is filled in
     LEAVE1
 ENDFUNC ip_route_output_key_hash_rcu
 
-FUNC ip_route_input_noref               # rdi skb, esi destination, edx source, ecx tos, r8 dev; 0 or error
+# rdi skb, esi destination, edx source, ecx tos, r8 dev; 0 or error
+FUNC ip_route_input_noref
     ENTER1
     push rax
     call __rcu_read_lock

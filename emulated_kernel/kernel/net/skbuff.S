@@ -115,7 +115,7 @@ FUNC __napi_alloc_skb                   # rdi napi, esi bytes, edx gfp
     EPILOGUE
 ENDFUNC __napi_alloc_skb
 
-# --- letting go ------------------------------------------------------------------------------------
+# --- letting go -----------------------------------------------------------------------------------
 
 FUNC kfree_skb_reason                   # rdi skb or 0, esi why it is dropped
     PROLOGUE
@@ -210,9 +210,10 @@ FUNC kfree_skbmem
     EPILOGUE
 ENDFUNC kfree_skbmem
 
-# --- copies ----------------------------------------------------------------------------------------
+# --- copies ---------------------------------------------------------------------------------------
 
-FUNC skb_clone                          # rdi skb, esi gfp; rax another sk_buff for the same bytes, or 0
+# rdi skb, esi gfp; rax another sk_buff for the same bytes, or 0
+FUNC skb_clone
     ENTER2
     mov rbx, rdi
     mov rdi, [rip + skbuff_head_cache]
@@ -313,7 +314,8 @@ FUNC skb_copy                           # rdi skb, esi gfp; rax one with a buffe
     LEAVE3
 ENDFUNC skb_copy
 
-# rdi skb, esi more room in front, edx more room behind, ecx gfp: 0 or -ENOMEM. The buffer is then its own.
+# rdi skb, esi more room in front, edx more room behind, ecx gfp: 0 or -ENOMEM. The buffer is then
+# its own.
 FUNC pskb_expand_head
     ENTER5
     push rax
@@ -386,7 +388,7 @@ FUNC skb_copy_bits                      # rdi skb, esi offset, rdx to, ecx bytes
     EPILOGUE
 ENDFUNC skb_copy_bits
 
-# --- the data --------------------------------------------------------------------------------------
+# --- the data -------------------------------------------------------------------------------------
 # Running out of room on either side is a bug of the caller's and ends in ud2, as skb_panic does.
 
 FUNC skb_put                            # rdi skb, esi bytes more at the end; rax where they begin
@@ -418,7 +420,8 @@ FUNC skb_push                           # rdi skb, esi bytes more in front; rax 
     ud2
 ENDFUNC skb_push
 
-FUNC skb_pull                           # rdi skb, esi bytes off the front; rax the new start, 0 if too many
+# rdi skb, esi bytes off the front; rax the new start, 0 if too many
+FUNC skb_pull
     PROLOGUE
     xor eax, eax
     cmp esi, [rdi + SKB_LEN]
@@ -484,7 +487,7 @@ FUNC __skb_checksum_complete
     LEAVE1
 ENDFUNC __skb_checksum_complete
 
-# --- lists -----------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------
 
 # Without the lock (inlined in Linux): rdi list, rsi skb. Clobbers rax.
 FUNC_NOTRACE __skb_queue_tail

@@ -1,5 +1,6 @@
 # net/core/sock.c, stream.c: what all sockets have: memory, locks, waiting. Also wait_woken of
-# kernel/sched/wait.c, which they wait with. Left out: memory accounting across sockets, filters, options.
+# kernel/sched/wait.c, which they wait with. Left out: memory accounting across sockets, filters,
+# options.
 
 .text
 
@@ -150,7 +151,7 @@ FUNC sk_common_release                  # rdi sock whose file goes: out of the h
     LEAVE1
 ENDFUNC sk_common_release
 
-# --- the lock --------------------------------------------------------------------------------------
+# --- the lock -------------------------------------------------------------------------------------
 # A task owns a socket for long; softirqs that find it owned leave their packets on its backlog.
 
 FUNC lock_sock_nested                   # rdi sock
@@ -274,7 +275,7 @@ FUNC __sk_flush_backlog                 # rdi sock we own
     LEAVE1
 ENDFUNC __sk_flush_backlog
 
-# --- memory ----------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 FUNC sock_wfree                         # rdi skb: what a sock sent is gone
     ENTER1
@@ -300,7 +301,8 @@ FUNC sock_rfree                         # rdi skb that was received
     EPILOGUE
 ENDFUNC sock_rfree
 
-FUNC __sk_mem_schedule                  # rdi sock, esi bytes, edx 0 to send, 1 to receive; eax whether there is room
+# rdi sock, esi bytes, edx 0 to send, 1 to receive; eax whether there is room
+FUNC __sk_mem_schedule
     PROLOGUE
     test edx, edx
     jne .Lreceive
@@ -357,13 +359,14 @@ FUNC __sock_queue_rcv_skb
     LEAVE2
 ENDFUNC __sock_queue_rcv_skb
 
-FUNC sk_filter_trim_cap                 # rdi sock, rsi skb, edx least to be left; 0 when it may pass
+# rdi sock, rsi skb, edx least to be left; 0 when it may pass
+FUNC sk_filter_trim_cap
     PROLOGUE
     call security_sock_rcv_skb
     EPILOGUE
 ENDFUNC sk_filter_trim_cap
 
-# --- events ----------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 # Wake those who wait on sock rdi; clobbers like a call.
 .macro SOCK_WAKE events
@@ -415,7 +418,7 @@ FUNC sk_stream_write_space
     EPILOGUE
 ENDFUNC sk_stream_write_space
 
-# --- waiting ---------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------
 
 WQ_FLAG_WOKEN = 2
 
@@ -455,7 +458,8 @@ ENDFUNC wait_woken
     mov [rax + 8], rax
 .endm
 
-# rdi sock we own, rsi address of the ticks to wait, rdx last skb seen (0: none): eax whether there is more.
+# rdi sock we own, rsi address of the ticks to wait, rdx last skb seen (0: none): eax whether
+# there is more.
 FUNC sk_wait_data
     ENTER5
     sub rsp, 56
@@ -554,7 +558,8 @@ FUNC sk_stream_wait_connect             # rdi sock, rsi address of the ticks; 0 
     LEAVE4
 ENDFUNC sk_stream_wait_connect
 
-FUNC sk_stream_wait_memory              # rdi sock whose send buffer is full, rsi address of the ticks; 0 or error
+# rdi sock whose send buffer is full, rsi address of the ticks; 0 or error
+FUNC sk_stream_wait_memory
     ENTER4
     sub rsp, 48
     mov rbx, rdi
@@ -601,7 +606,8 @@ FUNC sk_stream_wait_memory              # rdi sock whose send buffer is full, rs
     LEAVE4
 ENDFUNC sk_stream_wait_memory
 
-FUNC sk_stream_error                    # rdi sock, esi flags, edx error; eax error, after -EPIPE the sock's own
+# rdi sock, esi flags, edx error; eax error, after -EPIPE the sock's own
+FUNC sk_stream_error
     PROLOGUE
     mov eax, edx
     cmp edx, -EPIPE
@@ -627,7 +633,7 @@ FUNC sk_stream_kill_queues              # rdi sock nobody has any more
     LEAVE1
 ENDFUNC sk_stream_kill_queues
 
-# --- timers of a sock, which hold a reference ---------------------------------------------------------
+# --- timers of a sock, which hold a reference -----------------------------------------------------
 
 FUNC sk_reset_timer                     # rdi sock, rsi timer, rdx expiry
     ENTER1

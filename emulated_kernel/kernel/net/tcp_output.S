@@ -1,5 +1,5 @@
-# net/ipv4/tcp_output.c: segments that leave. Left out: segmentation offload, pacing, SACK, time stamps,
-# window scaling, probes of a closed window.
+# net/ipv4/tcp_output.c: segments that leave. Left out: segmentation offload, pacing, SACK, time
+# stamps, window scaling, probes of a closed window.
 
 .text
 
@@ -62,8 +62,8 @@ FUNC __tcp_select_window                # rdi sock; eax what may be offered
     EPILOGUE
 ENDFUNC __tcp_select_window
 
-# The window to be put into a segment, which is never less than what was offered (tcp_select_window).
-# rbx sock; eax. Clobbers like a call.
+# The window to be put into a segment, which is never less than what was offered
+# (tcp_select_window). rbx sock; eax. Clobbers like a call.
 .macro TCP_SELECT_WINDOW
     mov rdi, rbx
     call __tcp_select_window
@@ -121,7 +121,8 @@ FUNC tcp_v4_send_check                  # rdi sock, rsi skb
     EPILOGUE
 ENDFUNC tcp_v4_send_check
 
-# rdi sock, rsi skb, edx whether the skb stays with us, ecx gfp, r8d what to acknowledge: 0 or an error.
+# rdi sock, rsi skb, edx whether the skb stays with us, ecx gfp, r8d what to acknowledge: 0 or an
+# error.
 FUNC __tcp_transmit_skb
     ENTER5
     push rax
@@ -209,17 +210,10 @@ FUNC __tcp_transmit_skb
     LEAVE5
 ENDFUNC __tcp_transmit_skb
 
-# tcp_transmit_skb, which is inlined: rbx sock, rsi skb, edx whether it stays with us.
-.macro TCP_TRANSMIT_SKB
-    mov rdi, rbx
-    mov ecx, GFP_ATOMIC
-    mov r8d, [rbx + TP_RCV_NXT]
-    call __tcp_transmit_skb
-.endm
+# --- the queues -----------------------------------------------------------------------------------
 
-# --- the queues ------------------------------------------------------------------------------------
-
-FUNC tcp_event_new_data_sent            # rdi sock, rsi skb: from the write queue to those not acknowledged
+# rdi sock, rsi skb: from the write queue to those not acknowledged
+FUNC tcp_event_new_data_sent
     ENTER3
     mov rbx, rdi
     mov r12, rsi
@@ -268,8 +262,8 @@ FUNC tcp_push_one                       # rdi sock, esi segment size
     EPILOGUE
 ENDFUNC tcp_push_one
 
-# rdi sock, esi segment size, edx nonagle, ecx at most how many (0: all), r8d gfp: eax whether there is data
-# that nothing under way will bring out.
+# rdi sock, esi segment size, edx nonagle, ecx at most how many (0: all), r8d gfp: eax whether
+# there is data that nothing under way will bring out.
 FUNC tcp_write_xmit
     ENTER5
     push rcx
@@ -336,9 +330,10 @@ FUNC tcp_write_xmit
     LEAVE5
 ENDFUNC tcp_write_xmit
 
-# --- segments without data -------------------------------------------------------------------------
+# --- segments without data ------------------------------------------------------------------------
 
-FUNC tcp_stream_alloc_skb               # rdi sock, esi bytes, edx gfp; rax skb with room for headers, or 0
+# rdi sock, esi bytes, edx gfp; rax skb with room for headers, or 0
+FUNC tcp_stream_alloc_skb
     PROLOGUE
     lea edi, [rsi + MAX_HEADER]
     mov esi, edx
@@ -530,7 +525,8 @@ FUNC tcp_select_initial_window          # rdi sock
     EPILOGUE
 ENDFUNC tcp_select_initial_window
 
-# The answer to a SYN. rdi listener, rsi dst_entry, rdx request; rax skb from the TCP header on, or 0.
+# The answer to a SYN. rdi listener, rsi dst_entry, rdx request; rax skb from the TCP header on,
+# or 0.
 FUNC tcp_make_synack
     ENTER4
     mov r13, rsi
@@ -572,137 +568,3 @@ FUNC tcp_make_synack
 .Lout:
     LEAVE4
 ENDFUNC tcp_make_synack
-
-# --- again -----------------------------------------------------------------------------------------
-
-FUNC tcp_trim_head                      # rdi sock, rsi skb, edx bytes at its start that are acknowledged; 0
-    ENTER2
-    mov rbx, rsi
-    mov r12d, edx
-    mov rdi, rsi
-    mov esi, edx
-    call skb_pull
-    add [rbx + TCP_CB_SEQ], r12d
-    xor eax, eax
-    LEAVE2
-ENDFUNC tcp_trim_head
-
-FUNC tcp_retransmit_skb                 # rdi sock, rsi skb, edx segments; 0 or an error
-    ENTER2
-    mov rbx, rdi
-    mov r12, rsi
-    call __tcp_retransmit_skb
-    test eax, eax
-    jne .Lout
-    or byte ptr [r12 + TCP_CB_SACKED], 2
-.Lout:
-    LEAVE2
-ENDFUNC tcp_retransmit_skb
-
-FUNC __tcp_retransmit_skb
-    ENTER2
-    mov rbx, rdi
-    mov r12, rsi
-    mov edx, [rbx + TP_SND_UNA]
-    sub edx, [r12 + TCP_CB_SEQ]
-    jle .Lwhole
-    cmp edx, [r12 + SKB_LEN]
-    ja .Lwhole
-    call tcp_trim_head
-.Lwhole:
-    inc dword ptr [rbx + TP_TOTAL_RETRANS]
-    inc qword ptr gs:[TCP_RETRANS_SEGS]
-    mov rsi, r12
-    mov edx, 1
-    TCP_TRANSMIT_SKB
-    LEAVE2
-ENDFUNC __tcp_retransmit_skb
-
-FUNC tcp_schedule_loss_probe            # rdi sock, esi whether the timeout is being set anew; eax whether it was
-    ENTER1
-    push rax
-    mov rbx, rdi
-    xor eax, eax
-    cmp dword ptr [rbx + TP_PACKETS_OUT], 0
-    je .Lout
-    cmp dword ptr [rbx + TP_SRTT_US], 0
-    je .Lout
-    movzx ecx, byte ptr [rbx + SK_STATE]
-    cmp ecx, TCP_ESTABLISHED
-    jne .Lout
-    mov eax, [rbx + TP_SRTT_US]         # twice the round trip
-    shr eax, 2
-    xor edx, edx
-    mov ecx, 4000
-    div ecx
-    add eax, 2
-    cmp dword ptr [rbx + TP_PACKETS_OUT], 1
-    jne 1f
-    add eax, TCP_RTO_MIN                # its acknowledgment may be delayed
-1:
-    cmp eax, [rbx + ICSK_RTO]
-    jae .Lno
-    mov byte ptr [rbx + ICSK_PENDING], ICSK_TIME_LOSS_PROBE
-    mov edx, eax
-    add rdx, [rip + jiffies_64]
-    mov rdi, rbx
-    lea rsi, [rbx + ICSK_RTX_TIMER]
-    call sk_reset_timer
-    mov eax, 1
-    LEAVE1
-.Lno:
-    xor eax, eax
-.Lout:
-    LEAVE1
-ENDFUNC tcp_schedule_loss_probe
-
-FUNC tcp_send_loss_probe                # rdi sock: the last segment once more, to find out what was lost
-    ENTER1
-    push rax
-    mov rbx, rdi
-    lea rcx, [rbx + SK_WRITE_QUEUE]
-    cmp [rcx], rcx
-    je .Lold
-    call tcp_current_mss                # better something new
-    mov rdi, rbx
-    mov esi, eax
-    call tcp_push_one
-    jmp .Lrearm
-.Lold:
-    lea rcx, [rbx + TP_RTX_QUEUE]
-    mov rsi, [rcx + 8]
-    test rsi, rsi
-    je .Lrearm
-    cmp rsi, rcx
-    je .Lrearm
-    mov rdi, rbx
-    mov edx, 1
-    call __tcp_retransmit_skb
-    mov eax, [rbx + TP_SND_NXT]
-    mov [rbx + TP_TLP_HIGH_SEQ], eax
-.Lrearm:
-    mov byte ptr [rbx + ICSK_PENDING], 0
-    mov rdi, rbx
-    call tcp_rearm_rto
-    LEAVE1
-ENDFUNC tcp_send_loss_probe
-
-# What a softirq left to be done because the sock was owned. rdi sock, its spin lock held.
-FUNC tcp_release_cb
-    ENTER2
-    mov rbx, rdi
-    movzx r12d, word ptr [rdi + SK_DEFERRED]
-    mov word ptr [rdi + SK_DEFERRED], 0
-    test r12d, TCP_WRITE_TIMER_DEFERRED
-    je .Ldelack
-    call tcp_write_timer_handler
-    SOCK_PUT rbx
-.Ldelack:
-    test r12d, TCP_DELACK_TIMER_DEFERRED
-    je .Lout
-    mov rdi, rbx
-    call tcp_delack_timer_handler
-    SOCK_PUT rbx
-.Lout:
-    LEAVE2
-ENDFUNC tcp_release_cb

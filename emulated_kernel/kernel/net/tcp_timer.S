@@ -11,8 +11,8 @@ FUNC tcp_init_xmit_timers               # rdi sock
     EPILOGUE
 ENDFUNC tcp_init_xmit_timers
 
-# A timer's function: rdi the timer, at \field of its sock. \handler does the work, or \deferred is left
-# for the owner of the sock.
+# A timer's function: rdi the timer, at \field of its sock. \handler does the work, or \deferred
+# is left for the owner of the sock.
 .macro TCP_TIMER field, handler, deferred
     ENTER1
     push rax

@@ -108,8 +108,8 @@ FUNC udp_lib_unhash                     # rdi sock
     LEAVE1
 ENDFUNC udp_lib_unhash
 
-# edi source, esi its port as in the packet, edx destination, ecx its port (host); rax sock or 0, without a
-# reference: the caller holds the RCU read lock.
+# edi source, esi its port as in the packet, edx destination, ecx its port (host); rax sock or 0,
+# without a reference: the caller holds the RCU read lock.
 FUNC __udp4_lib_lookup
     PROLOGUE
     mov eax, ecx
@@ -161,7 +161,7 @@ FUNC udp4_lib_lookup2                   # and r8 first of the chain
     EPILOGUE
 ENDFUNC udp4_lib_lookup2
 
-# --- receiving -------------------------------------------------------------------------------------
+# --- receiving ------------------------------------------------------------------------------------
 
 FUNC udp_rcv                            # rdi skb at the UDP header; 0
     PROLOGUE
@@ -273,7 +273,8 @@ FUNC __udp_enqueue_schedule_skb         # rdi sock, rsi skb; 0 or -ENOMEM
     EPILOGUE
 ENDFUNC __udp_enqueue_schedule_skb
 
-FUNC __skb_recv_udp                     # rdi sock, esi flags, rdx offset *, rcx where an error goes; rax skb or 0
+# rdi sock, esi flags, rdx offset *, rcx where an error goes; rax skb or 0
+FUNC __skb_recv_udp
     PROLOGUE
     mov rdx, rcx
     call skb_recv_datagram
@@ -287,7 +288,8 @@ FUNC skb_consume_udp                    # rdi sock, rsi skb, edx length
     EPILOGUE
 ENDFUNC skb_consume_udp
 
-FUNC udp_recvmsg                        # rdi sock, rsi msg, rdx size, ecx flags, r8 address length *; rax bytes
+# rdi sock, rsi msg, rdx size, ecx flags, r8 address length *; rax bytes
+FUNC udp_recvmsg
     ENTER5
     push rax
     mov rbx, rdi
@@ -339,7 +341,8 @@ FUNC udp_recvmsg                        # rdi sock, rsi msg, rdx size, ecx flags
     LEAVE5
 ENDFUNC udp_recvmsg
 
-FUNC udp_err                            # rdi skb, rsi IP header of a packet of ours that nobody took
+# rdi skb, rsi IP header of a packet of ours that nobody took
+FUNC udp_err
     ENTER1
     push rax
     movzx ecx, byte ptr [rsi + IPHDR_VIHL]
@@ -364,7 +367,7 @@ FUNC udp_err                            # rdi skb, rsi IP header of a packet of 
     LEAVE1
 ENDFUNC udp_err
 
-# --- sending ---------------------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 FUNC udp_sendmsg                        # rdi sock, rsi msg, rdx size; rax bytes or an error
     ENTER5

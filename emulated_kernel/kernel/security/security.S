@@ -1,5 +1,6 @@
-# security/security.c: the hooks the kernel asks before it acts. One module is stacked behind them in
-# earnest, capabilities; apparmor runs unconfined and looks at its label; every hook keeps count.
+# security/security.c: the hooks the kernel asks before it acts. One module is stacked behind them
+# in earnest, capabilities; apparmor runs unconfined and looks at its label; every hook keeps
+# count.
 
 .text
 
@@ -83,7 +84,8 @@ FUNC security_file_permission           # rdi file, esi mask; 0 or an error
     LEAVE2
 ENDFUNC security_file_permission
 
-FUNC security_capable                   # rdi credentials, rsi name space, edx capability, ecx options
+# rdi credentials, rsi name space, edx capability, ecx options
+FUNC security_capable
     ENTER3
     mov rbx, rdi
     mov r12, rsi
@@ -116,9 +118,10 @@ FUNC security_socket_recvmsg            # rdi socket, rsi message, edx size, ecx
     LEAVE2
 ENDFUNC security_socket_recvmsg
 
-# --- capabilities (security/commoncap.c) ------------------------------------------------------------
+# --- capabilities (security/commoncap.c) ----------------------------------------------------------
 
-FUNC cap_capable                        # rdi credentials, rsi name space, edx capability; 0 or -EPERM
+# rdi credentials, rsi name space, edx capability; 0 or -EPERM
+FUNC cap_capable
     PROLOGUE
     mov eax, -EPERM
     cmp edx, 63
@@ -130,7 +133,7 @@ FUNC cap_capable                        # rdi credentials, rsi name space, edx c
     EPILOGUE
 ENDFUNC cap_capable
 
-# --- apparmor (security/apparmor/lsm.c, file.c) -----------------------------------------------------
+# --- apparmor (security/apparmor/lsm.c, file.c) ---------------------------------------------------
 # A label with no profile in it confines nothing.
 
 FUNC apparmor_file_permission           # rdi file, esi mask

@@ -409,10 +409,10 @@ FUNC __hrtimer_run_queues
     LEAVE5
 ENDFUNC __hrtimer_run_queues
 
-# --- sleeping --------------------------------------------------------------------------------------
+# --- sleeping -------------------------------------------------------------------------------------
 
-# rdi relative nanoseconds or absolute time, esi mode, edx clock: 0, or -ERESTART_RESTARTBLOCK when a
-# signal came first.
+# rdi relative nanoseconds or absolute time, esi mode, edx clock: 0, or -ERESTART_RESTARTBLOCK
+# when a signal came first.
 FUNC hrtimer_nanosleep
     ENTER3
     sub rsp, HRTIMER_SLEEPER_SIZE
@@ -464,8 +464,8 @@ FUNC do_nanosleep
     LEAVE2
 ENDFUNC do_nanosleep
 
-# rdi address of the time (0: forever), rsi slack, edx mode, ecx clock: 0 when it passed, -EINTR when
-# something else woke us.
+# rdi address of the time (0: forever), rsi slack, edx mode, ecx clock: 0 when it passed, -EINTR
+# when something else woke us.
 FUNC schedule_hrtimeout_range_clock
     ENTER3
     sub rsp, HRTIMER_SLEEPER_SIZE

@@ -33,7 +33,8 @@ FUNC read_persistent_clock64
     EPILOGUE
 ENDFUNC read_persistent_clock64
 
-# rax = monotonic nanoseconds now. Clobbers rcx, rdx, rdi, r8. Interrupts and ticks may come between.
+# rax = monotonic nanoseconds now. Clobbers rcx, rdx, rdi, r8. Interrupts and ticks may come
+# between.
 .macro TIMEKEEPING_GET_NS
 1:
     mov r8d, [rip + tk_core + TK_SEQ]
@@ -239,7 +240,7 @@ FUNC do_timer
     EPILOGUE
 ENDFUNC do_timer
 
-# --- conversions -----------------------------------------------------------------------------------
+# --- conversions ----------------------------------------------------------------------------------
 
 # edi milliseconds: ticks, rounded up; "forever" for a negative time.
 FUNC __msecs_to_jiffies

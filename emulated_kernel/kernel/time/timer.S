@@ -1,5 +1,6 @@
-# kernel/time/timer.c: the timer wheel, in ticks. Nine levels of 64 lists for each CPU; a timer goes to
-# the finest level that reaches it and is never moved, so distant ones expire late, never early.
+# kernel/time/timer.c: the timer wheel, in ticks. Nine levels of 64 lists for each CPU; a timer
+# goes to the finest level that reaches it and is never moved, so distant ones expire late, never
+# early.
 # Left out: deferrable timers, migration between CPUs.
 
 .text
@@ -163,7 +164,8 @@ FUNC lock_timer_base
     LEAVE3
 ENDFUNC lock_timer_base
 
-# A wheel that had nothing to do for a while: bring its clock up to now. rdi base; clobbers rax, rcx.
+# A wheel that had nothing to do for a while: bring its clock up to now. rdi base; clobbers rax,
+# rcx.
 .macro FORWARD_TIMER_BASE
     mov rax, [rip + jiffies_64]
     mov rcx, rax
@@ -361,7 +363,7 @@ FUNC timer_delete_sync
     LEAVE1
 ENDFUNC timer_delete_sync
 
-# --- expiry ----------------------------------------------------------------------------------------
+# --- expiry ---------------------------------------------------------------------------------------
 
 # Each tick, interrupts off.
 FUNC_NOTRACE run_local_timers
@@ -425,7 +427,8 @@ FUNC_NOTRACE __run_timers
     LEAVE3
 ENDFUNC __run_timers
 
-# rdi base, rsi room for a list of each level: how many lists were due at the wheel's clock and moved.
+# rdi base, rsi room for a list of each level: how many lists were due at the wheel's clock and
+# moved.
 FUNC_NOTRACE collect_expired_timers
     mov rdx, [rdi + TBASE_NEXT_EXPIRY]
     mov [rdi + TBASE_CLK], rdx
@@ -485,7 +488,8 @@ FUNC_NOTRACE expire_timers
     LEAVE4
 ENDFUNC expire_timers
 
-# rdi timer, rsi function, rdx the wheel's clock. The preempt depth is what it was, whatever it does.
+# rdi timer, rsi function, rdx the wheel's clock. The preempt depth is what it was, whatever it
+# does.
 FUNC call_timer_fn
     ENTER1
     push rbx
@@ -582,7 +586,7 @@ FUNC get_next_timer_interrupt
     LEAVE3
 ENDFUNC get_next_timer_interrupt
 
-# --- sleeping --------------------------------------------------------------------------------------
+# --- sleeping -------------------------------------------------------------------------------------
 
 PROCESS_TIMER_TASK = 40
 

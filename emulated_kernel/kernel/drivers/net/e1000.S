@@ -1,5 +1,6 @@
-# drivers/net/ethernet/intel/e1000: a network adapter by its descriptor rings; see include/e1000.inc for
-# the host's side. Left out: registers, link state, checksum offload, more than one queue.
+# drivers/net/ethernet/intel/e1000: a network adapter by its descriptor rings; see
+# include/e1000.inc for the host's side. Left out: registers, link state, checksum offload, more
+# than one queue.
 
 .text
 
@@ -171,7 +172,8 @@ FUNC e1000_clean_rx_irq                 # rdi napi, esi budget; eax packets rece
     LEAVE5
 ENDFUNC e1000_clean_rx_irq
 
-# The frame is copied, so that its buffer can go back into the ring. rdi napi, esi bytes; rax skb or 0.
+# The frame is copied, so that its buffer can go back into the ring. rdi napi, esi bytes; rax skb
+# or 0.
 FUNC e1000_copybreak
     PROLOGUE
     mov edx, GFP_ATOMIC
