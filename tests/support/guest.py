@@ -101,7 +101,7 @@ _REGISTER_ARGUMENTS = 6
 
 
 class Guest:
-    """Calls into a machine: addresses are plain integers, results unsigned unless said otherwise."""
+    """Calls into a machine: addresses are integers, results unsigned unless said otherwise."""
 
     def __init__(self, *, cpus: int = 2, boot: bool = False) -> None:
         self.image = builtin.load_builtin()

@@ -190,6 +190,11 @@ FUNC tcp_time_wait                      # rdi sock, esi state, edx ticks or 0
     call tcp_set_state
     mov rdi, rbx
     call inet_csk_clear_xmit_timers
+    test dword ptr [rbx + SK_FLAGS], SOCK_DEAD
+    je 2f
+    mov rdi, rbx                        # nobody will read or send any more
+    call sk_stream_kill_queues
+2:
     test r12d, r12d
     jne 1f
     mov r12d, TCP_TIMEWAIT_LEN
