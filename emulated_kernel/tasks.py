@@ -306,7 +306,7 @@ class Tasks:
             waiting = vcpu.word("WAKE_LIST")
             self._memory.set_u64(task.address + CONSTANTS["TASK_WAKE_NEXT"], waiting)
             vcpu.set_word("WAKE_LIST", task.address)
-        rest = self._machine.interrupt(vcpu, "asm_sysvec_reschedule_ipi")
+        rest = self._machine.interrupt(vcpu, "asm_sysvec_call_function_single")
         for _ in range(_TURNS):
             if vcpu.current == task.address and rest is not Rest.IDLE:
                 return rest

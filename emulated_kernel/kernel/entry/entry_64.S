@@ -87,14 +87,22 @@ FUNC_NOTRACE do_syscall_64              # rdi pt_regs, esi number
     mov [rbx + PT_RAX], rax
     mov r12, gs:[CURRENT_TASK]
     mov [r12 + TASK_RETVAL], rax
-    LOCAL_IRQ_DISABLE
     mov rdi, rbx
-    call exit_to_user_mode_prepare
+    call syscall_exit_to_user_mode
     pop r12
     pop rbx
     pop rbp
     ret
 ENDFUNC do_syscall_64
+
+FUNC_NOTRACE syscall_exit_to_user_mode  # rdi pt_regs
+    push rbp
+    mov rbp, rsp
+    LOCAL_IRQ_DISABLE
+    call exit_to_user_mode_prepare
+    pop rbp
+    ret
+ENDFUNC syscall_exit_to_user_mode
 
 FUNC __x64_sys_ni_syscall
     PROLOGUE
@@ -130,57 +138,81 @@ FUNC exit_to_user_mode_prepare          # rdi pt_regs; interrupts off
     EPILOGUE
 ENDFUNC exit_to_user_mode_prepare
 
-# An interrupt: the handler gets pt_regs in rdi and runs between irq_enter_rcu and irq_exit_rcu.
-.macro IRQENTRY name, handler
-FUNC_NOTRACE \name
+# An interrupt enters at asm_NAME, which saves the registers and calls NAME with pt_regs in rdi.
+.macro IDTENTRY_SYSVEC name
+FUNC_NOTRACE asm_\name
     push -1
     PUSH_REGS
     or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
-    mov rbp, rsp
-    and rsp, -16
     inc qword ptr gs:[IRQ_COUNT]
-    call irq_enter_rcu
-    mov rdi, rbp
-    call \handler
-    call irq_exit_rcu
+    mov rbp, rsp
+    mov rdi, rsp
+    and rsp, -16
+    call \name
     mov rdi, rbp
     call irqentry_exit
     mov rsp, rbp
     POP_REGS
     add rsp, 8
     iretq
+ENDFUNC asm_\name
+.endm
+
+# The handler proper runs between irq_enter_rcu and irq_exit_rcu.
+.macro DEFINE_IDTENTRY_SYSVEC name
+FUNC_NOTRACE \name
+    push rbp
+    mov rbp, rsp
+    push rbx
+    mov rbx, rdi
+    call irq_enter_rcu
+    mov rdi, rbx
+    call __\name
+    call irq_exit_rcu
+    pop rbx
+    pop rbp
+    ret
 ENDFUNC \name
 .endm
 
-IRQENTRY asm_sysvec_apic_timer_interrupt, __sysvec_apic_timer_interrupt
-IRQENTRY asm_sysvec_reschedule_ipi, sysvec_reschedule_ipi
-IRQENTRY asm_sysvec_call_function_single, generic_smp_call_function_single_interrupt
-IRQENTRY asm_common_interrupt, __common_interrupt
+IDTENTRY_SYSVEC sysvec_apic_timer_interrupt
+IDTENTRY_SYSVEC sysvec_call_function_single
+IDTENTRY_SYSVEC sysvec_reschedule_ipi
+IDTENTRY_SYSVEC common_interrupt
+DEFINE_IDTENTRY_SYSVEC sysvec_apic_timer_interrupt
+DEFINE_IDTENTRY_SYSVEC sysvec_call_function_single
+DEFINE_IDTENTRY_SYSVEC common_interrupt
+
+# Nothing but a reason to look at NEED_RESCHED on the way out.
+FUNC_NOTRACE sysvec_reschedule_ipi
+    inc qword ptr [rip + irq_resched_count]
+    ret
+ENDFUNC sysvec_reschedule_ipi
 
 FUNC_NOTRACE irqentry_exit              # rdi pt_regs
-    push rbp
-    mov rbp, rsp
     mov rax, offset user_mode_halt
     cmp [rdi + PT_RIP], rax
-    je .Luser
+    je irqentry_exit_to_user_mode
     mov rax, offset host_call_halt      # between two slices of a call a task may be preempted too
     cmp [rdi + PT_RIP], rax
-    jne .Lkernel
-.Luser:
-    call exit_to_user_mode_prepare
-    and byte ptr gs:[IRQ_FLAGS], 0xfe
-    pop rbp
-    ret
-.Lkernel:
+    je irqentry_exit_to_user_mode
     test dword ptr [rdi + PT_EFLAGS], 0x200
     je .Lout
     and byte ptr gs:[IRQ_FLAGS], 0xfe
 .Lout:
-    pop rbp
     ret
 ENDFUNC irqentry_exit
 
-# Exceptions. Only kernel code faults here: each is an oops that ends the task.
+FUNC_NOTRACE irqentry_exit_to_user_mode # rdi pt_regs
+    push rbp
+    mov rbp, rsp
+    call exit_to_user_mode_prepare
+    and byte ptr gs:[IRQ_FLAGS], 0xfe
+    pop rbp
+    ret
+ENDFUNC irqentry_exit_to_user_mode
+
+# Exceptions. Only kernel code faults here: each that has no fixup is an oops that ends the task.
 .macro IDTENTRY name, trap
 FUNC_NOTRACE \name
     PUSH_REGS                           # the processor pushed an error code where orig_rax goes
@@ -189,7 +221,10 @@ FUNC_NOTRACE \name
     mov esi, \trap
     and rsp, -16
     call exc_kernel_fault
-    ud2
+    mov rsp, rax
+    POP_REGS
+    add rsp, 8
+    iretq
 ENDFUNC \name
 .endm
 .macro IDTENTRY_NO_CODE name, trap
@@ -201,7 +236,10 @@ FUNC_NOTRACE \name
     mov esi, \trap
     and rsp, -16
     call exc_kernel_fault
-    ud2
+    mov rsp, rax
+    POP_REGS
+    add rsp, 8
+    iretq
 ENDFUNC \name
 .endm
 
@@ -210,10 +248,16 @@ IDTENTRY_NO_CODE asm_exc_invalid_op, 6
 IDTENTRY asm_exc_general_protection, 13
 IDTENTRY asm_exc_page_fault, 14
 
-FUNC_NOTRACE exc_kernel_fault           # rdi pt_regs, esi trap; does not return
-    push rbp
-    mov rbp, rsp
-    sub rsp, 16
+# rdi pt_regs, esi trap; rax pt_regs, if the instruction has a fixup to go on at.
+FUNC_NOTRACE exc_kernel_fault
+    ENTER2
+    mov rbx, rdi
+    mov r12d, esi
+    call fixup_exception
+    test eax, eax
+    jne .Lfixed
+    mov rdi, rbx
+    mov esi, r12d
     cmp esi, 14
     jne .Ldie
     mov rdx, gs:[HOST_ARG]              # cr2
@@ -222,6 +266,14 @@ FUNC_NOTRACE exc_kernel_fault           # rdi pt_regs, esi trap; does not return
 .Ldie:
     call die
     ud2
+.Lfixed:
+    mov qword ptr gs:[HOST_ARG], 0
+    test dword ptr [rbx + PT_EFLAGS], 0x200
+    je .Lout
+    and byte ptr gs:[IRQ_FLAGS], 0xfe
+.Lout:
+    mov rax, rbx
+    LEAVE2
 ENDFUNC exc_kernel_fault
 
 FUNC bad_area_nosemaphore               # rdi pt_regs, rsi error code, rdx address
@@ -295,3 +347,6 @@ ENDOBJECT oops_count
 OBJECT die_nest_count
     .long 0
 ENDOBJECT die_nest_count
+OBJECT irq_resched_count
+    .quad 0
+ENDOBJECT irq_resched_count

@@ -34,10 +34,12 @@ FUNC resched_curr                       # rdi per-CPU page
     mov dword ptr [rdi + NEED_RESCHED], 1
     or byte ptr [rdi + IRQ_FLAGS], TRACE_FLAG_NEED_RESCHED
     cmp rdi, gs:[PERCPU_SELF]
-    je .Lout
+    jne .Lother
+    or byte ptr [rdi + IRQ_FLAGS], TRACE_FLAG_PREEMPT_RESCHED
+    EPILOGUE
+.Lother:
     mov edi, [rdi + CPU_NUMBER]
     call native_smp_send_reschedule
-.Lout:
     EPILOGUE
 ENDFUNC resched_curr
 
@@ -338,7 +340,7 @@ FUNC_NOTRACE __schedule                 # preemption off
     mov r13, rax
 .Lpicked:
     mov dword ptr gs:[NEED_RESCHED], 0
-    and byte ptr gs:[IRQ_FLAGS], 0xfb   # TRACE_FLAG_NEED_RESCHED
+    and byte ptr gs:[IRQ_FLAGS], 255 - TRACE_FLAG_NEED_RESCHED - TRACE_FLAG_PREEMPT_RESCHED
     cmp r13, r12
     je .Lsame
     mov [rbx + RQ_CURR], r13
@@ -454,23 +456,14 @@ FUNC scheduler_tick
     EPILOGUE
 ENDFUNC scheduler_tick
 
-# The reschedule IPI: what it wakes is on the WAKE_LIST; switching happens on the way out.
-FUNC_NOTRACE sysvec_reschedule_ipi
-    push rbp
-    mov rbp, rsp
+FUNC __sysvec_call_function_single      # rdi pt_regs: another CPU, or the host, has tasks to be woken here
+    PROLOGUE
     cmp qword ptr gs:[WAKE_LIST], 0
     je .Lout
     call sched_ttwu_pending
 .Lout:
-    pop rbp
-    ret
-ENDFUNC sysvec_reschedule_ipi
-
-FUNC generic_smp_call_function_single_interrupt
-    PROLOGUE
-    call flush_smp_call_function_queue
     EPILOGUE
-ENDFUNC generic_smp_call_function_single_interrupt
+ENDFUNC __sysvec_call_function_single
 
 FUNC flush_smp_call_function_queue
     PROLOGUE
