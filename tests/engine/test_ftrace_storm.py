@@ -11,9 +11,11 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
-from support.ftrace_kernel import ftrace_machine, load_code
+from support.ftrace_kernel import load_code
+from support.tracefs import Tree, tracefs
 
 from emulated_kernel.text_poke import NOP5, PokeMethod
 from ftracefs.errors import TracefsError
@@ -57,13 +59,14 @@ TARGETS = {"target_add_10": 10, "target_add_20": 20}
 
 @dataclass
 class Counter:
-    """An op that counts, and the calls it should have counted."""
+    """An op, how often it has been called, and how often it should have been."""
 
     ops: FtraceOps
+    hits: Callable[[], float]
     wanted: set[str] | None = None
     unwanted: set[str] = field(default_factory=set)
     registered: bool = False
-    calls: int = 0
+    calls: float = 0
 
     def takes(self, name: str) -> bool:
         return (
@@ -76,20 +79,22 @@ class Counter:
 class Storm:
     """A machine, and what should be true of it."""
 
-    def __init__(self, ftrace: Ftrace, seed: int) -> None:
-        self.ftrace = ftrace
+    def __init__(self, tree: Tree, seed: int) -> None:
+        self.tree = tree
+        self.ftrace = ftrace = tree.tracing.ftrace
         self.choice = random.Random(seed)
         self.code = load_code(ftrace, CODE)
-        self.counters = [
-            Counter(self._new_ops("count_call", flags))
-            for flags in (
-                0,
-                FTRACE_OPS_FL_DYNAMIC,
-                FTRACE_OPS_FL_RECURSION,
-                FTRACE_OPS_FL_SAVE_REGS,
-                FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_DYNAMIC,
-            )
-        ]
+        self.graph = Counter(ftrace.fgraph.graph_ops, self.graph_hits)
+        self.counters = [self.graph]
+        for flags in (
+            0,
+            FTRACE_OPS_FL_DYNAMIC,
+            FTRACE_OPS_FL_RECURSION,
+            FTRACE_OPS_FL_SAVE_REGS,
+            FTRACE_OPS_FL_SAVE_REGS | FTRACE_OPS_FL_DYNAMIC,
+        ):
+            ops = self._new_ops("count_call", flags)
+            self.counters.append(Counter(ops, partial(ftrace.memory.u64, ops.private)))
         self.direct_ops: dict[str, FtraceOps] = {}
         self.direct: dict[str, str] = {}
         self.patched: dict[str, list[str]] = {name: [] for name in PATCHES}
@@ -165,8 +170,13 @@ class Storm:
         assert code[0] == 0xE8
         return (site + 5 + struct.unpack("<i", code[1:])[0]) & U64
 
-    def hits(self) -> list[int]:
-        return [self.ftrace.memory.u64(c.ops.private) for c in self.counters]
+    def hits(self) -> list[float]:
+        return [counter.hits() for counter in self.counters]
+
+    def graph_hits(self) -> float:
+        """Each call leaves two records; one, if the tracer was switched off meanwhile."""
+        buffer = self.tree.tr.buffer
+        return (buffer.entries() + buffer.overruns()) / 2
 
     def call_meanwhile(self) -> None:
         """Between two phases of a patch."""
@@ -199,11 +209,18 @@ class Storm:
     # --- changes ---------------------------------------------------------------------------------
 
     def come_or_go(self) -> None:
-        counter = self.choice.choice(self.counters)
-        if counter.registered:
-            self.ftrace.unregister_ftrace_function(counter.ops)
+        self.switch(self.choice.choice(self.counters))
+
+    def switch(self, counter: Counter) -> None:
+        ftrace = self.ftrace
+        if counter is self.graph and counter.registered:
+            ftrace.fgraph.unregister_ftrace_graph()
+        elif counter is self.graph:
+            ftrace.fgraph.register_ftrace_graph(self.tree.tr.buffer.table)
+        elif counter.registered:
+            ftrace.unregister_ftrace_function(counter.ops)
         else:
-            self.ftrace.register_ftrace_function(counter.ops)
+            ftrace.register_ftrace_function(counter.ops)
         counter.registered = not counter.registered
 
     def filter(self) -> None:
@@ -285,8 +302,7 @@ class Storm:
         program, kind = self.address("add_1000_prog"), BpfAttachType.BPF_TRACE_FEXIT
         for counter in self.counters:
             if counter.registered:
-                self.ftrace.unregister_ftrace_function(counter.ops)
-                counter.registered = False
+                self.switch(counter)
         for name, target in self.direct.items():
             self.ftrace.unregister_ftrace_direct(self.direct_ops[name], self.address(target))
         for made in self.bpf.values():
@@ -305,20 +321,21 @@ def text(ftrace: Ftrace) -> bytes:
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "poisoned"])
-def ftrace(request: pytest.FixtureRequest) -> Iterator[Ftrace]:
-    with ftrace_machine(poison=request.param) as made:
+def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
+    with tracefs(poison=request.param, nr_cpus=2) as made:
         yield made
-        assert made.bugs == []
+        assert made.tracing.ftrace.bugs == []
 
 
 @pytest.mark.parametrize("method", PokeMethod)
 @pytest.mark.parametrize("seed", [1])
 def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
-    ftrace: Ftrace, method: PokeMethod, seed: int
+    tree: Tree, method: PokeMethod, seed: int
 ) -> None:
+    ftrace = tree.tracing.ftrace
     ftrace.text_poke.method = method
     before = text(ftrace)
-    storm = Storm(ftrace, seed)
+    storm = Storm(tree, seed)
     ftrace.text_poke.between_phases = storm.call_meanwhile
     changes = [
         storm.come_or_go,
@@ -337,5 +354,5 @@ def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
     assert text(ftrace) == before
     assert (ftrace.records.counts == 0).all()
     assert ftrace.direct_functions == {}
-    ftrace.machine.run(lambda: ftrace.register_ftrace_function(storm.counters[0].ops))
+    ftrace.machine.run(lambda: ftrace.register_ftrace_function(storm.counters[1].ops))
     assert (ftrace.dead_trampolines, ftrace.direct_trampolines) == ([], {})

@@ -135,14 +135,15 @@ def tracefs(
     acting_cpu: int = 0,
     clock: str = "virtual",
     modules: Sequence[Module] = (),
+    poison: bool = False,
 ) -> Iterator[Tree]:
     """A tree over the test kernel; everything runs as the task of `acting_cpu`.
 
-    `modules` can be loaded.
+    `modules` can be loaded; with `poison` trampolines overwrite all that they may.
     """
     image = replace(kernel_image(), modules=list(modules))
-    guest = load_guest(image.labels)
-    with ftrace_machine(image, nr_cpus=nr_cpus, clock=clock) as ftrace:
+    guest = load_guest(image.labels, poison=poison)
+    with ftrace_machine(image, nr_cpus=nr_cpus, clock=clock, poison=poison) as ftrace:
         machine = ftrace.machine
 
         def build() -> Tracing:
