@@ -100,7 +100,7 @@ def blocks() -> Iterator[object]:
             yield pytest.param(block, id=f"{document.name}-{number}")
 
 
-@pytest.mark.parametrize("block", blocks())
+@pytest.mark.parametrize("block", list(blocks()))
 def test_a_console_block_does_what_it_shows(block: str, terminal: Terminal) -> None:
     commands = commands_of(block)
     if not any("mount.sh" in command for command, _ in commands):
