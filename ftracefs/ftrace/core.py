@@ -17,6 +17,7 @@ from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
 from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
 
@@ -47,6 +48,7 @@ class Ftrace(FtraceState):
         self._open_regexes: list[FtraceRegex] = []
         self._open_graph_regexes: list[FtraceGraphRegex] = []
         self.livepatch = Livepatch(self)
+        self._python = PythonCallbacks(self)
         self.fgraph = FunctionGraph(self)
         ftrace_init(self, image)
 
@@ -60,6 +62,10 @@ class Ftrace(FtraceState):
         One without a callback is for register_ftrace_direct.
         """
         return FtraceOps(self.memory, func, flags=flags, private=private, name=name)
+
+    def new_python_ops(self, func: PythonFunc, *, flags: int = 0, name: str = "") -> FtraceOps:
+        """An op whose callback is a Python function (see python_callback.py)."""
+        return self._python.new_ops(func, flags=flags, name=name)
 
     def register_ftrace_function(self, ops: FtraceOps) -> None:
         """Have `ops` called (see registration.register_ftrace_function)."""
