@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ftracefs.files import buffer, emulator, events, filters, info, sysctl, tracer
+from ftracefs.files import buffer, emulator, events, filters, graph, info, options, sysctl, tracer
 from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.direct import direct
 from ftracefs.files.disassembly import TextDirectory
@@ -17,6 +17,7 @@ from ftracefs.files.instances import Instances
 from ftracefs.files.livepatch import livepatch
 from ftracefs.files.modules import modules
 from ftracefs.files.ops import ops
+from ftracefs.files.options import options_directory
 from ftracefs.files.trace import TraceFile
 from ftracefs.files.trace_marker import TraceMarker
 from ftracefs.files.trace_pipe import TracePipeFile
@@ -61,7 +62,11 @@ TOP_FILES = (
     File("available_filter_functions", 0o440, filters.available_filter_functions),
     File("dyn_ftrace_total_info", 0o440, filters.dyn_ftrace_total_info),
     File("enabled_functions", 0o440, filters.enabled_functions),
+    File("max_graph_depth", 0o640, graph.max_graph_depth),
     File("saved_cmdlines", 0o440, info.saved_cmdlines),
+    File("set_graph_function", 0o640, graph.set_graph_function),
+    File("set_graph_notrace", 0o640, graph.set_graph_notrace),
+    File("tracing_thresh", 0o640, graph.tracing_thresh),
 )
 
 # For every trace array.
@@ -77,6 +82,7 @@ TRACE_ARRAY_FILES = (
     File("trace", 0o640, TraceFile),
     File("trace_clock", 0o640, buffer.trace_clock),
     File("trace_marker", 0o220, TraceMarker),
+    File("trace_options", 0o640, options.trace_options),
     File("trace_pipe", 0o440, TracePipeFile),
     File("tracing_on", 0o640, buffer.tracing_on),
 )
@@ -119,6 +125,7 @@ def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
         {file.name: _with_mode(file.make(tr), file.mode) for file in EVENTS_FILES}
     )
     entries["instances"] = Instances()
+    entries["options"] = options_directory(tr)
     entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
     if not pure:
         entries["emulator"] = _emulator(tracing)

@@ -16,7 +16,7 @@ found when that supply runs low. Linux allocates in copy_process and frees with 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +64,7 @@ class FunctionGraph:
         self._tables = {"ftrace_graph_hash": 0, "ftrace_graph_notrace_hash": 0}
         self.on_change: Callable[[], None] = lambda: None  # of a filter or limit
         self._stacks: list[int] = []  # RET_BASE of each stack there is, whoever has it
-        self._percpu_colours = {_colour(cpu.percpu) for cpu in state.machine.cpus}
+        self._avoid: set[int] = set()  # entries of the soft TLB that belong to others
         self.graph_ops = FtraceOps(
             state.memory,
             self._labels["ftrace_graph_func"],
@@ -87,6 +87,7 @@ class FunctionGraph:
             raise TracefsError(errno.ENODEV, "ftrace is disabled")
         self.graph_ops.func = self._labels["ftrace_graph_func"]
         self.graph_ops.private = array
+        self._avoid = {_colour(page) for page in self._hot_pages(array)}
         self._start_graph_tracing()
         self.ftrace_graph_active = True
         self._memory.set_u64(self._labels["graph_array"], array)
@@ -115,6 +116,14 @@ class FunctionGraph:
         if word is not None:
             self._memory.set_u64(word, probe)
 
+    def _hot_pages(self, array: int) -> Iterator[int]:
+        """What entry and return touch beside the shadow stack."""
+        yield self._labels["graph_array"]
+        yield self.graph_ops.address
+        for cpu in self._state.machine.cpus:
+            yield cpu.percpu
+            yield self._memory.u64(array + 8 * cpu.number)
+
     # --- stacks ----------------------------------------------------------------------------------
 
     def _start_graph_tracing(self) -> None:
@@ -142,9 +151,7 @@ class FunctionGraph:
         unwanted: list[int] = []
         try:
             page = self._memory.alloc(_PAGE_BYTES)
-            # Each frame touched is an access between those to the CPU's own page: keep their
-            # entries in the soft TLB apart.
-            while _colour(page) in self._percpu_colours:
+            while _colour(page) in self._avoid:
                 unwanted.append(page)
                 page = self._memory.alloc(_PAGE_BYTES)
         except MemoryError:

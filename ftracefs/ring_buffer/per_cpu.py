@@ -317,6 +317,17 @@ class RingBufferPerCpu:
             last = self._current_commit(words)
         return Unread(addresses, last, self._read if left else 0, 0)
 
+    def behind_reader_page(self) -> Unread | None:
+        """The page that the reader will take next, as it stands; None when there is none yet.
+
+        `lost` are the records overwritten between the two.
+        """
+        words = self._words()
+        if words.page == self._reader_page:
+            return None
+        page = self._ring_pages(words)[0]
+        return Unread([page], self._commit(page, words), 0, words.overrun - self._last_overrun)
+
     def _ring_pages(self, words: _Words) -> list[int]:
         """The pages of the ring from HEAD to the one being written."""
         pages: list[int] = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()

@@ -89,6 +89,9 @@ TRACE_DEFAULT_FLAGS = (
     | TraceIter.FUNCTION
 )
 
+# Only the top level's trace array has a file for these in options/.
+TOP_LEVEL_TRACE_FLAGS = TraceIter.PRINTK | TraceIter.PRINTK_MSGONLY | TraceIter.RECORD_CMD
+
 
 @dataclass(frozen=True, slots=True)
 class TracerOpt:

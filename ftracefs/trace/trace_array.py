@@ -17,12 +17,17 @@ from ftracefs.ftrace import FtraceOps
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
-from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
+from ftracefs.trace.options import (
+    OPTION_NAMES,
+    TRACE_DEFAULT_FLAGS,
+    TraceIter,
+    trace_options_text,
+)
 from ftracefs.trace.output.header import TraceHeader
 from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.output.stats import tracing_stats
 from ftracefs.trace.output.trace_text import TraceText
-from ftracefs.trace.parsers import ULONG_MAX
+from ftracefs.trace.parsers import ULONG_MAX, strim
 from ftracefs.trace.tracers import NOP_TRACE, TRACE_TYPES, Tracer
 
 if TYPE_CHECKING:
@@ -193,6 +198,7 @@ class TraceArray:
         self.clock = clock
         self._clock_words = self.tracing.clocks.words(clock)
         self.buffer.set_clock(self._clock_words)
+        self.current_trace.clock_changed(self)
         self.time_start = self.ring_buffer_time_stamp()
 
     def trace_clock_text(self) -> str:
@@ -213,6 +219,34 @@ class TraceArray:
         self.trace_flags = self.trace_flags | flag if enabled else self.trace_flags & ~flag
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
+
+    def set_tracer_option(self, tracer: Tracer, name: str, enabled: bool) -> None:
+        """Switch an option of a tracer, in charge or not; EINVAL if the tracer will not have it."""
+        tracer.set_flag(self, name, enabled)
+        self.tracer_flags[name] = enabled
+
+    def trace_set_options(self, option: bytes) -> None:
+        """Switch what `option` names, off if it begins with `no`.
+
+        EINVAL unless it is a common option or one of the tracer in charge.
+        """
+        name = strim(option).decode("utf-8", "surrogateescape")
+        enabled = not name.startswith("no")
+        name = name.removeprefix("no")
+        for flag, flag_name in OPTION_NAMES.items():
+            if name == flag_name:
+                self.set_tracer_flag(flag, enabled)
+                return
+        if name not in (opt.name for opt in self.current_trace.options):
+            raise TracefsError(errno.EINVAL, f"no option {name!r}")
+        self.set_tracer_option(self.current_trace, name, enabled)
+
+    def trace_options_text(self) -> str:
+        """The file trace_options."""
+        names = (opt.name for opt in self.current_trace.options)
+        return trace_options_text(
+            self.trace_flags, ((name, self.tracer_flags[name]) for name in names)
+        )
 
     # --- readers ---------------------------------------------------------------------------------
 
@@ -259,6 +293,7 @@ class TraceArray:
 
     def output_context(self) -> OutputContext:
         """How records are to be printed now."""
+        layout = self.current_trace.graph_layout
         return OutputContext(
             self.tracing.symbols,
             self.tracing.saved_cmdlines.names(),
@@ -266,6 +301,7 @@ class TraceArray:
             self.clock.in_ns,
             time_start=self.time_start,
             annotate=self.buffer.overruns() > 0,
+            graph=layout(self) if layout is not None else None,
         )
 
     def trace_text(self, cpu: int | None) -> TraceText:
@@ -279,7 +315,8 @@ class TraceArray:
             self.nr_cpus,
             is_dead=self.tracing.ftrace.ftrace_disabled,
         )
-        return TraceText(header.text(), self.buffer.snapshot(cpu), self.output_context())
+        text = self.current_trace.print_header(self, header)
+        return TraceText(text, self.buffer.snapshot(cpu), self.output_context())
 
     # --- errors ----------------------------------------------------------------------------------
 

@@ -30,15 +30,21 @@ TOP = {
     "events": 0o750,
     "free_buffer": 0o200,
     "instances": 0o750,
+    "max_graph_depth": 0o640,
+    "options": 0o750,
     "per_cpu": 0o750,
     "saved_cmdlines": 0o440,
     "set_ftrace_filter": 0o640,
     "set_ftrace_notrace": 0o640,
+    "set_graph_function": 0o640,
+    "set_graph_notrace": 0o640,
     "trace": 0o640,
     "trace_clock": 0o640,
     "trace_marker": 0o220,
+    "trace_options": 0o640,
     "trace_pipe": 0o440,
     "tracing_on": 0o640,
+    "tracing_thresh": 0o640,
 }
 PER_CPU = {
     "buffer_size_kb": 0o640,
@@ -227,13 +233,16 @@ def _rows() -> dict[str, str]:
 def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> None:
     rows = _rows()
     for name, mode in modes(tree.root).items():
-        if name not in ("emulator", "events", "per_cpu"):
+        if name not in ("emulator", "events", "options", "per_cpu"):
             assert rows.pop(name + "/" * (name == "instances")) == f"0{mode:o}", name
     for name, mode in modes(tree.node("emulator")).items():
         if name not in ("sysctl", "text"):
             assert rows.pop(f"emulator/{name}") == f"0{mode:o}", name
     for name, mode in modes(tree.node("emulator/sysctl")).items():
         assert rows.pop(f"emulator/sysctl/{name}") == f"0{mode:o}", name
+    options = modes(tree.node("options"))
+    assert set(options.values()) == {0o640}
+    assert rows.pop("options/OPTION") == "0640"
     assert rows.pop("events/enable") == f"0{tree.node('events/enable').mode:o}"
     for name, mode in modes(tree.node("per_cpu/cpu0")).items():
         assert rows.pop(f"per_cpu/cpuN/{name}") == f"0{mode:o}", name

@@ -38,6 +38,11 @@ class LinePrinter:
         self._index = 0
         self._started: set[int] = set()
 
+    def block(self, entries: Entries, start: int, stop: int) -> bytes:
+        """The text of entries[start:stop]; blocks are printed one behind the other."""
+        next_ts = int(entries.ts[stop]) if stop < len(entries) else None
+        return self.text(entries[start:stop], next_ts)
+
     def text(self, entries: Entries, next_ts: int | None = None) -> bytes:
         """All of them in one; `next_ts` is the time of the entry that will come behind them."""
         pieces = self._pieces(entries, next_ts)

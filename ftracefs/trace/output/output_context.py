@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
+from ftracefs.trace.output.graph_layout import GraphLayout
 from ftracefs.trace.output.symbol_text import SymbolText
 
 
@@ -18,7 +19,8 @@ class OutputContext:
 
     `names` are the saved command lines by pid, `tgids` the saved thread group ids. `time_start` is
     when the buffer was emptied last, which the latency format counts from. `annotate` tells that
-    the start of each CPU's records is to be marked, as after an overrun.
+    the start of each CPU's records is to be marked, as after an overrun. `graph` is given while the
+    function graph tracer prints the lines.
     """
 
     symbols: SymbolText
@@ -28,3 +30,4 @@ class OutputContext:
     tgids: Mapping[int, int] = field(default_factory=dict, compare=False)
     time_start: int = 0
     annotate: bool = False
+    graph: GraphLayout | None = None

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from emulated_kernel.kallsyms import Kallsyms
 from ftracefs.trace.options import TraceIter
+
+T = TypeVar("T")
 
 # The options that change what is printed for an address.
 SYM_FLAGS = TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR | TraceIter.PRINT_PARENT
@@ -35,12 +39,26 @@ class SymbolText:
         self._generation = kallsyms.generation
         self._addresses: dict[tuple[int, TraceIter], bytes] = {}
         self._calls: dict[TraceIter, _Calls] = {}
+        self._derived: dict[type[object], object] = {}
 
     def _check(self) -> None:
         if self._generation != self._kallsyms.generation or len(self._addresses) >= _KEPT:
             self._generation = self._kallsyms.generation
             self._addresses = {}
             self._calls = {}
+            self._derived = {}
+
+    def derived(self, kind: type[T]) -> T:
+        """What somebody makes of symbols (`kind(self)`), kept as long as they do not change."""
+        self._check()
+        found = self._derived.get(kind)
+        if not isinstance(found, kind):
+            found = self._derived[kind] = kind(self)  # type: ignore[call-arg]
+        return found
+
+    def sprint_ps(self, ip: int) -> str:
+        """An address as %ps prints it."""
+        return self._kallsyms.sprint_symbol_no_offset(ip)
 
     def calls(self, flags: TraceIter) -> _Calls:
         """Texts of calls between functions above 0xffffffff00000000, by `ip << 32 | parent_ip`."""

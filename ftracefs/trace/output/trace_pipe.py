@@ -7,58 +7,23 @@ for a reset or another reader, which the buffers' generations tell.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 
 from ftracefs.ring_buffer.buffer import RingBuffer
-from ftracefs.ring_buffer.entries import Entries, merge
+from ftracefs.ring_buffer.entries import merge
 from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
+from ftracefs.trace.output.batch import Batch, Consumed
 from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
+from ftracefs.trace.output.graph_pipe import GraphPipe
 from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext
 
 _SEQ_BYTES = PAGE_SIZE - 1  # what a trace_seq holds
 _TOO_BIG = b"[LINE TOO BIG]\n"
-
-
-class _Batch:
-    """Lines made ahead, and the records they stand for."""
-
-    def __init__(self, entries: Entries, lines: list[bytes], generations: list[int]) -> None:
-        self.generations = generations
-        self.done = 0
-        self._lines = lines
-        self._starts = list(accumulate(map(len, lines), initial=0))
-        self._entries = entries
-        self._cpus: list[int] = np.unique(entries.cpu).tolist()
-
-    @property
-    def is_done(self) -> bool:
-        return self.done == len(self._lines)
-
-    def count(self, size: int, room: int) -> int:
-        """How many lines give `size` bytes or more and do not take more than `room`."""
-        start = self._starts[self.done]
-        enough = bisect_left(self._starts, start + size, self.done)
-        fitting = bisect_right(self._starts, start + room, self.done) - 1
-        return min(enough, fitting, len(self._lines)) - self.done
-
-    def take(self, count: int, cpus: Mapping[int, RingBufferPerCpu]) -> bytes:
-        """The next `count` lines, their records taken off the buffers."""
-        text = b"".join(self._lines[self.done : self.done + count])
-        entries = self._entries
-        for cpu in self._cpus:
-            of_cpu = np.flatnonzero(entries.cpu[self.done : self.done + count] == cpu)
-            if len(of_cpu):
-                last = self.done + int(of_cpu[-1])
-                cpus[cpu].consume(len(of_cpu), int(entries.end[last]), int(entries.ts[last]))
-        self.done += count
-        return text
 
 
 class TracePipe:
@@ -67,7 +32,8 @@ class TracePipe:
     def __init__(self, buffer: RingBuffer, cpu: int | None = None) -> None:
         self._buffer = buffer
         self._cpu = cpu
-        self._batch: _Batch | None = None
+        self._batch: Batch | None = None
+        self._graph = GraphPipe(buffer)
         self._context: OutputContext | None = None
         self._leftover = b""  # of a line longer than what the reader asked for
 
@@ -93,6 +59,8 @@ class TracePipe:
         """
         if context.annotate:
             context = replace(context, annotate=False)  # only `trace` shows where a CPU begins
+        if context.graph is not None and self._graph.is_open:
+            self._batch = None
         if not self._leftover:
             self._leftover = self._fill(min(size, _SEQ_BYTES), context, events)
         text, self._leftover = self._leftover[:size], self._leftover[size:]
@@ -124,7 +92,7 @@ class TracePipe:
 
     def _next_batch(
         self, context: OutputContext, events: Mapping[int, TraceEventFunctions]
-    ) -> _Batch | None:
+    ) -> Batch | None:
         """The lines made ahead if there are any left and they still hold, or new ones."""
         batch, chosen = self._batch, self._chosen()
         if (
@@ -148,7 +116,7 @@ class TracePipe:
         chosen: list[RingBufferPerCpu],
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions],
-    ) -> _Batch | None:
+    ) -> Batch | None:
         found: list[tuple[int, Unread]] = []
         more: list[int] = []
         for cpu_buffer in chosen:
@@ -159,6 +127,8 @@ class TracePipe:
                     more.append(cpu_buffer.cpu)
         if not found:
             return None
+        if context.graph is not None:
+            return self._graph.make_batch(chosen, found, context, events)
         entries = merge(self._buffer.copy(found), {cpu: part.lost for cpu, part in found})
         # Behind the last record of a page stands one that may be older than what other CPUs hold.
         certain = len(entries)
@@ -167,4 +137,5 @@ class TracePipe:
             certain = min(certain, int(last[-1]) + 1) if len(last) else certain
         entries = entries[:certain]
         generations = [cpu_buffer.generation for cpu_buffer in chosen]
-        return _Batch(entries, LinePrinter(context, events).lines(entries), generations)
+        consumed = Consumed(entries.cpu, np.ones_like(entries.cpu), entries.end, entries.ts)
+        return Batch(LinePrinter(context, events).lines(entries), consumed, generations)

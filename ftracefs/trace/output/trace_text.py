@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.ring_buffer.pages import Pages
 from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
-from ftracefs.trace.output.lines import LinePrinter
+from ftracefs.trace.output.graph import trace_printer
 from ftracefs.trace.output.output_context import OutputContext
 
 _BLOCK = 8192  # entries
@@ -34,7 +34,7 @@ class TraceText:
         self._pages: Pages | None = pages
         self._entries: Entries | None = None
         self._done = 0
-        self._printer = LinePrinter(context, events)
+        self._printer = trace_printer(context, events)
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the text, less than `size` only at its end."""
@@ -51,8 +51,7 @@ class TraceText:
             return False
         stop = min(self._done + _BLOCK, len(entries))
         is_last = stop == len(entries)
-        next_ts = None if is_last else int(entries.ts[stop])
-        self._text += self._printer.text(entries[self._done : stop], next_ts)
+        self._text += self._printer.block(entries, self._done, stop)
         self._done = stop
         if is_last:
             self._entries = None

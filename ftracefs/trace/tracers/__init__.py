@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ftracefs.trace.tracers.function import FUNCTION_TRACE
+from ftracefs.trace.tracers.function_graph import FUNCTION_GRAPH_TRACE
 from ftracefs.trace.tracers.nop import NOP_TRACE
 from ftracefs.trace.tracers.tracer import Tracer
 
 # trace_types: the tracer registered last comes first.
-TRACE_TYPES: tuple[Tracer, ...] = (FUNCTION_TRACE, NOP_TRACE)
+TRACE_TYPES: tuple[Tracer, ...] = (FUNCTION_GRAPH_TRACE, FUNCTION_TRACE, NOP_TRACE)
 
-__all__ = ["FUNCTION_TRACE", "NOP_TRACE", "TRACE_TYPES", "Tracer"]
+__all__ = ["FUNCTION_GRAPH_TRACE", "FUNCTION_TRACE", "NOP_TRACE", "TRACE_TYPES", "Tracer"]

@@ -8,6 +8,7 @@ What runs in a traced function is guest code, function_trace_call of ftracefs/gu
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -45,11 +46,18 @@ def function_trace_start(tr: TraceArray) -> None:
     tr.tracing_reset_online_cpus()
 
 
+def func_set_flag(_tr: TraceArray, name: str, enabled: bool) -> None:
+    """Neither stack traces nor the count of repeats are there yet: the options stay off."""
+    if enabled:
+        raise TracefsError(errno.EINVAL, f"{name} is not there yet")
+
+
 FUNCTION_TRACE = Tracer(
     "function",
     init=function_trace_init,
     reset=function_trace_reset,
     start=function_trace_start,
+    set_flag=func_set_flag,
     options=FUNCTION_OPTIONS,
     allow_instances=True,
 )

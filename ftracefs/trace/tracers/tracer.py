@@ -7,25 +7,44 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ftracefs.trace.options import TracerOpt
+from ftracefs.trace.output.graph_layout import GraphLayout
+from ftracefs.trace.output.header import TraceHeader
 
 if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
 
 Hook = Callable[["TraceArray"], None]
+SetFlag = Callable[["TraceArray", str, bool], None]
 
 
 def _nothing(_tr: TraceArray) -> None:
     return None
 
 
+def _dummy_set_flag(_tr: TraceArray, _name: str, _enabled: bool) -> None:
+    return None
+
+
+def _default_header(_tr: TraceArray, header: TraceHeader) -> str:
+    return header.text()
+
+
 @dataclass(frozen=True, slots=True)
 class Tracer:
-    """A tracer: `init` and `reset` frame its time in charge, `start` and `stop` obey tracing_on."""
+    """A tracer: `init` and `reset` frame its time in charge, `start` and `stop` obey tracing_on.
+
+    `set_flag` approves a change of one of its options, or raises EINVAL. One with a `graph_layout`
+    has its lines printed as the function graph tracer's.
+    """
 
     name: str
     init: Hook = _nothing
     reset: Hook = _nothing
     start: Hook = _nothing
     stop: Hook = _nothing
+    clock_changed: Hook = _nothing
+    set_flag: SetFlag = _dummy_set_flag
+    print_header: Callable[[TraceArray, TraceHeader], str] = _default_header
+    graph_layout: Callable[[TraceArray], GraphLayout] | None = None
     options: tuple[TracerOpt, ...] = ()
     allow_instances: bool = False
