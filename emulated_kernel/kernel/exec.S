@@ -37,6 +37,23 @@ FUNC do_execveat_common.isra.0          # rdi filename, consumed, rsi argv, rdx 
     test eax, eax
     js .Lbad
     mov [r14 + BPRM_ENVC], eax
+    mov rdi, [r14 + BPRM_FILENAME]
+    mov rsi, r14
+    call copy_string_kernel
+    test eax, eax
+    jne .Lbad
+    mov edi, [r14 + BPRM_ENVC]
+    mov rsi, r13
+    mov rdx, r14
+    call copy_strings.isra.0
+    test eax, eax
+    jne .Lbad
+    mov edi, [r14 + BPRM_ARGC]
+    mov rsi, r12
+    mov rdx, r14
+    call copy_strings.isra.0
+    test eax, eax
+    jne .Lbad
     mov rdi, r14
     call bprm_execve
     mov r12, rax
@@ -70,8 +87,15 @@ FUNC alloc_bprm                         # rdi filename; rax bprm or error
     test rax, rax
     je .Lnomm
     mov [r12 + BPRM_MM], rax
+    mov rdi, r12
+    call bprm_mm_init
+    test eax, eax
+    jne .Lnostack
     mov rax, r12
     jmp .Lout
+.Lnostack:
+    mov rdi, [r12 + BPRM_MM]
+    call mmput
 .Lnomm:
     mov rdi, r12
     call kfree
@@ -200,8 +224,16 @@ FUNC_NOTRACE search_binary_handler      # rdi bprm; rax 0 or error
     call kernel_read
     test rax, rax
     js .Lout
+    lea rdi, [rbx + rax + BPRM_BUF]     # what the file is too short for
+    mov ecx, BINPRM_BUF_SIZE
+    sub ecx, eax
+    xor eax, eax
+    rep stosb
     mov rdi, rbx
     call security_bprm_check
+    movsxd rax, eax
+    test rax, rax
+    jne .Lout
     mov rdi, rbx
     call load_script
     cmp rax, -ENOEXEC
@@ -268,80 +300,6 @@ FUNC open_exec                          # rdi path in kernel memory; rax file or
     EPILOGUE
 ENDFUNC open_exec
 
-# fs/binfmt_elf.c.
-FUNC load_elf_binary                    # rdi bprm; rax 0 or error
-    ENTER3
-    mov rbx, rdi
-    mov r12, -ENOEXEC
-    cmp dword ptr [rbx + BPRM_BUF], ELF_MAGIC
-    jne .Lout
-    movzx eax, word ptr [rbx + BPRM_BUF + ELF_TYPE]
-    cmp eax, ET_EXEC
-    je .Ltype
-    cmp eax, ET_DYN
-    jne .Lout
-.Ltype:
-    cmp word ptr [rbx + BPRM_BUF + ELF_MACHINE], EM_X86_64
-    jne .Lout
-    mov rdi, rbx
-    call load_elf_phdrs
-    mov r13, rax
-    test rax, rax
-    je .Lout
-    mov rdi, rbx
-    call begin_new_exec
-    movsxd r12, eax
-    test eax, eax
-    jne .Lfree
-    mov rdi, rbx
-    call setup_new_exec
-    mov rdi, rbx
-    call finalize_exec
-.Lfree:
-    mov rdi, r13
-    call kfree
-.Lout:
-    mov rax, r12
-    LEAVE3
-ENDFUNC load_elf_binary
-
-FUNC load_elf_phdrs                     # rdi bprm; rax the program headers, to be freed, or 0
-    ENTER3
-    mov rbx, rdi
-    sub rsp, 16
-    cmp word ptr [rdi + BPRM_BUF + ELF_PHENTSIZE], ELF_PHDR_BYTES
-    jne .Lnone
-    movzx r12d, word ptr [rdi + BPRM_BUF + ELF_PHNUM]
-    test r12d, r12d
-    je .Lnone
-    imul r12d, r12d, ELF_PHDR_BYTES
-    cmp r12d, 65536
-    ja .Lnone
-    mov edi, r12d
-    mov esi, GFP_KERNEL
-    call __kmalloc
-    mov r13, rax
-    test rax, rax
-    je .Lnone
-    mov rax, [rbx + BPRM_BUF + ELF_PHOFF]
-    mov [rsp], rax
-    mov rdi, [rbx + BPRM_FILE]
-    mov rsi, r13
-    mov edx, r12d
-    mov rcx, rsp
-    call kernel_read
-    cmp rax, r12
-    jne .Lshort
-    mov rax, r13
-    LEAVE3
-.Lshort:
-    mov rdi, r13
-    call kfree
-.Lnone:
-    xor eax, eax
-    LEAVE3
-ENDFUNC load_elf_phdrs
-
 # The point of no return: from here on the task is the new program.
 FUNC begin_new_exec                     # rdi bprm; eax 0 or error
     ENTER3
@@ -357,6 +315,8 @@ FUNC begin_new_exec                     # rdi bprm; eax 0 or error
     je 1f
     call mmput
 1:  and dword ptr [r12 + TASK_FLAGS], 0xffdfffff     # PF_KTHREAD
+    mov rdi, [r12 + TASK_FILES]
+    call do_close_on_exec
     mov rdi, [rbx + BPRM_FILENAME]
     mov r13, rdi
     mov esi, 0x2f                       # the name behind the last slash
@@ -389,21 +349,22 @@ FUNC setup_new_exec                     # rdi bprm
     PROLOGUE
     mov rax, gs:[CURRENT_TASK]
     mov rcx, [rax + TASK_MM]
-    mov rdx, [rdi + BPRM_FILE]
-    mov qword ptr [rcx + MM_START_CODE], 0x400000
-    mov qword ptr [rcx + MM_START_BRK], 0x1000000
-    mov qword ptr [rcx + MM_BRK], 0x1000000
+    mov rdx, [rdi + BPRM_P]
+    mov [rcx + MM_START_STACK], rdx
     mov qword ptr [rax + TASK_SIGSET], 0
     EPILOGUE
 ENDFUNC setup_new_exec
 
+# The heap begins a page behind the program.
 FUNC finalize_exec                      # rdi bprm
     PROLOGUE
     mov rax, gs:[CURRENT_TASK]
     mov rax, [rax + TASK_MM]
     mov rcx, [rax + MM_START_BRK]
-    add rcx, 0x21000
-    mov [rax + MM_END_CODE], rcx
+    add rcx, PAGE_BYTES - 1
+    and rcx, PAGE_MASK
+    mov [rax + MM_START_BRK], rcx
+    mov [rax + MM_BRK], rcx
     EPILOGUE
 ENDFUNC finalize_exec
 

@@ -34,8 +34,11 @@ FUNC simple_empty                       # rdi directory dentry; eax whether noth
 .Lnext:
     cmp rax, rcx
     je .Lempty
+    cmp qword ptr [rax-DENTRY_CHILD+DENTRY_HASH_PPREV], 0
+    je .Lgone                           # removed, but still open
     cmp qword ptr [rax-DENTRY_CHILD+DENTRY_INODE], 0
     jne .Lunlock
+.Lgone:
     mov rax, [rax]
     jmp .Lnext
 .Lempty:
@@ -299,6 +302,8 @@ FUNC_NOTRACE scan_positives
     mov r12, [r12]
     cmp r12, rcx
     je .Lunlock
+    cmp qword ptr [r12-DENTRY_CHILD+DENTRY_HASH_PPREV], 0
+    je .Lnext                           # removed, but still open
     cmp qword ptr [r12-DENTRY_CHILD+DENTRY_INODE], 0
     je .Lnext
     dec r13

@@ -169,6 +169,10 @@ FUNC __lookup_slow                      # rdi qstr, rsi directory, edx flags; ra
     mov rbx, rdi
     mov r12, rsi
     mov r13d, edx
+    mov r14, -ENOENT
+    mov rax, [rsi+DENTRY_INODE]
+    cmp dword ptr [rax+INODE_NLINK], 0  # removed while somebody stood in it
+    je .Lout
 .Lagain:
     mov rdi, r12
     mov rsi, rbx

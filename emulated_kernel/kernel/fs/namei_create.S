@@ -35,6 +35,10 @@ FUNC lookup_one_qstr_excl
     call lookup_dcache
     test rax, rax
     jne .Lout
+    mov rcx, [r12+DENTRY_INODE]
+    cmp dword ptr [rcx+INODE_NLINK], 0  # removed while somebody stood in it
+    mov rax, -ENOENT
+    je .Lout
     mov rdi, r12
     mov rsi, rbx
     call d_alloc

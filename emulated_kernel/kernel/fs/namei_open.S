@@ -364,6 +364,10 @@ FUNC path_openat                        # rdi nameidata, rsi open_flags, edx fla
 .Llocked:
 
     # lookup_open
+    mov r14, -ENOENT
+    mov rax, [rbp-OPENAT_INODE]
+    cmp dword ptr [rax+INODE_NLINK], 0  # removed while somebody stood in it
+    je .Lunlock
     mov rdi, [rbx+ND_DENTRY]
     lea rsi, [rbx+ND_LAST]
     call d_lookup

@@ -294,8 +294,11 @@ FUNC simple_recursive_removal
 .Lchild:
     cmp r13, rcx
     je .Lempty
+    cmp qword ptr [r13-DENTRY_CHILD+DENTRY_HASH_PPREV], 0
+    je .Lnotthis                        # removed, but still open
     cmp qword ptr [r13-DENTRY_CHILD+DENTRY_INODE], 0
     jne .Lfound
+.Lnotthis:
     mov r13, [r13]
     jmp .Lchild
 .Lfound:
@@ -314,7 +317,7 @@ FUNC simple_recursive_removal
     mov r15, [r13+DENTRY_INODE]
     lea rdi, [r15+INODE_RWSEM]
     call down_write
-    cmp qword ptr [r12+DENTRY_INODE], 0
+    cmp qword ptr [r12+DENTRY_HASH_PPREV], 0
     je .Lgone
     mov eax, [r14+INODE_MODE]
     and eax, S_IFMT

@@ -180,6 +180,47 @@ FUNC may_expand_vm                      # rdi mm, rsi flags, rdx pages; al
     EPILOGUE
 ENDFUNC may_expand_vm
 
+# Let a stack's area reach down to an address: rdi area, rsi address; eax 0 or -ENOMEM.
+FUNC expand_downwards
+    ENTER2
+    mov rbx, rdi
+    mov r12, rsi
+    and r12, PAGE_MASK
+    cmp r12, [rdi+VMA_START]
+    jae .Lthere
+    mov rax, [rdi+VMA_END]
+    sub rax, r12
+    cmp rax, RLIMIT_STACK
+    ja .Lnomem
+    mov rax, [rdi+VMA_PREV]
+    test rax, rax
+    je .Lgap
+    mov rax, [rax+VMA_END]
+    add rax, STACK_GUARD_GAP
+    cmp rax, r12
+    ja .Lnomem
+.Lgap:
+    mov rdi, [rbx+VMA_MM]
+    mov rsi, [rbx+VMA_FLAGS]
+    mov rdx, [rbx+VMA_START]
+    sub rdx, r12
+    shr rdx, PAGE_SHIFT
+    call vm_stat_account
+    mov rdi, rbx
+    mov rsi, r12
+    mov rdx, [rbx+VMA_END]
+    call __vma_adjust
+.Lthere:
+    xor eax, eax
+    LEAVE2
+.Lnomem:
+    mov eax, -ENOMEM
+    LEAVE2
+ENDFUNC expand_downwards
+
+RLIMIT_STACK = 8 << 20
+STACK_GUARD_GAP = 256 << 12
+
 FUNC vm_stat_account                    # rdi mm, rsi flags, rdx pages, more or fewer
     PROLOGUE
     add [rdi+MM_TOTAL_VM], rdx

@@ -251,7 +251,6 @@ ENDFUNC __x64_sys_munmap
 
 FUNC check_brk_limits                   # rdi address, rsi length; eax 0 or error
     PROLOGUE
-    xor edx, edx
     mov rdx, rsi
     mov rsi, rdi
     xor edi, edi
@@ -322,6 +321,42 @@ FUNC do_brk_flags                       # rdi address, rsi length, rdx flags; mm
 .Lout:
     LEAVE4
 ENDFUNC do_brk_flags
+
+FUNC vm_brk_flags                       # rdi address, rsi length, rdx flags; eax 0 or error
+    ENTER4
+    mov r12, rdi
+    mov r14, rdx
+    xor eax, eax
+    lea r13, [rsi+PAGE_BYTES-1]
+    and r13, PAGE_MASK
+    je .Lout
+    mov rbx, gs:[CURRENT_TASK]
+    mov rbx, [rbx+TASK_MM]
+    lea rdi, [rbx+MM_MMAP_LOCK]
+    call down_write
+    mov rdi, r12
+    mov rsi, r13
+    call check_brk_limits
+    test eax, eax
+    jne .Lunlock
+    mov rdi, rbx
+    mov rsi, r12
+    mov rdx, r13
+    call do_munmap
+    test eax, eax
+    jne .Lunlock
+    mov rdi, r12
+    mov rsi, r13
+    mov rdx, r14
+    call do_brk_flags
+.Lunlock:
+    mov r12d, eax
+    lea rdi, [rbx+MM_MMAP_LOCK]
+    call up_write
+    mov eax, r12d
+.Lout:
+    LEAVE4
+ENDFUNC vm_brk_flags
 
 FUNC __x64_sys_brk                      # rdi pt_regs: (new end or 0); rax the end
     ENTER4
