@@ -57,19 +57,19 @@ class Terminal:
     def _watch(self, command: str, shown: list[str]) -> None:
         """Read until there is a line of each shape that is shown for this very process."""
         with subprocess.Popen(
-            command.split(), cwd=self.directory, stdout=subprocess.PIPE, text=True
+            command.split(), cwd=self.directory, stdout=subprocess.PIPE, bufsize=0
         ) as reader:
             assert reader.stdout is not None
-            os.set_blocking(reader.stdout.fileno(), False)
+            stream = reader.stdout
+            os.set_blocking(stream.fileno(), False)
             name = command.split()[0]
             wanted = {shape(line) for line in shown if line.lstrip().startswith(f"{name}-")}
-            seen: list[str] = []
+            seen = bytearray()
 
             def complete() -> bool:
-                assert reader.stdout is not None
-                seen.append(reader.stdout.read() or "")
+                seen.extend(stream.read(1 << 16) or b"")
                 mine = [
-                    line for line in "".join(seen).splitlines() if f"{name}-{reader.pid} " in line
+                    line for line in seen.decode().splitlines() if f"{name}-{reader.pid} " in line
                 ]
                 return not wanted - {shape(line) for line in mine}
 
