@@ -385,11 +385,19 @@ class Machine:
         named = dict(zip(_SYSV_ARGUMENTS, arguments, strict=False))
         vcpu.set(rsp=stack, rbp=0, **named)
         outer, vcpu.in_bare_call = vcpu.in_bare_call, True
+        task = vcpu.current
+        frames = self.memory.u64(task + CONSTANTS["TASK_RET_TOP"]) if task else 0
         try:
             rest = self.run_slice(vcpu, address)
             if rest is not Rest.RETURN:
                 raise GuestFault(f"call ended at {rest}", vector=-1, rip=vcpu.rip)
             return vcpu.get("rax")[0]
+        except BaseException:
+            if task:
+                # What it called will not return, so the task's shadow stack is as it was before.
+                frames = frames or self.memory.u64(task + CONSTANTS["TASK_RET_BASE"])
+                self.memory.set_u64(task + CONSTANTS["TASK_RET_TOP"], frames)
+            raise
         finally:
             vcpu.in_bare_call = outer
             for index, value in enumerate(saved):
