@@ -117,3 +117,14 @@ def test_the_direct_calls_of_others_are_shown_and_left_alone(tree: Tree) -> None
             tree.echo(text, FILE)
         assert error.value.errno == code
     assert tree.read(FILE) == f"add_one {made.name}\n"
+
+
+def test_a_function_that_its_trampoline_calls_is_graphed_once(tree: Tree) -> None:
+    tree.echo("add_one bpf_trampoline", FILE)
+    tree.echo("add_one", "set_ftrace_filter")
+    tree.echo("function_graph", "current_tracer")
+    assert tree.call("add_one_twice", 1) == 3
+    calls = [s.partition("|")[2].split() for s in tree.read("trace").splitlines() if "|  " in s]
+    body = [["add_one()", "{"], ["/*", "ip"], ["/*", "ip"], ["}"]]
+    assert [words[:2] for words in calls[-8:]] == body * 2
+    assert [words[-2] for words in calls[-8:] if "returned" in words] == ["2", "3"]

@@ -46,7 +46,14 @@ def test_function_is_accepted_and_traces_nothing(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["set_ftrace_filter", "set_ftrace_notrace", "available_filter_functions"]
+    "path",
+    [
+        "set_ftrace_filter",
+        "set_ftrace_notrace",
+        "available_filter_functions",
+        "set_graph_function",
+        "set_graph_notrace",
+    ],
 )
 def test_the_filter_files_cannot_be_opened(tree: Tree, path: str) -> None:
     assert tree.read(path)
@@ -59,12 +66,13 @@ def test_the_filter_files_cannot_be_opened(tree: Tree, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "command"),
     [
+        ("current_tracer", "function_graph"),
         ("emulator/livepatch", "add_one replacement"),
         ("emulator/direct", "add_one my_tramp"),
         ("emulator/sysctl/ftrace_enabled", "0"),
     ],
 )
-def test_functions_cannot_be_redirected(tree: Tree, path: str, command: str) -> None:
+def test_nobody_else_gets_at_the_functions(tree: Tree, path: str, command: str) -> None:
     tree.echo("function", "current_tracer")
     with pytest.raises(TracefsError) as error:
         tree.echo(command, path)
