@@ -94,6 +94,7 @@ FUNC rest_init
     call kthread_create_on_node
     mov rdi, rax
     call wake_up_new_task
+    call do_pre_smp_initcalls
     call schedule_preempt_disabled
     call cpu_startup_entry
     pop rbx

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from emulated_kernel import assembler
 from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
 from emulated_kernel.images import builtin
-from emulated_kernel.machine.machine import Machine
+from emulated_kernel.machine import Machine, Vcpu
 
 U64 = (1 << 64) - 1
 _SCRATCH_TEXT = MODULES_VADDR + 0xE00000  # out of the way of engine and modules
@@ -98,6 +98,7 @@ guard_stack:
 """
 _GUARD_TEXT, _GUARD_DATA = _SCRATCH_TEXT + 0x10000, _SCRATCH_DATA + 0x10000
 _REGISTER_ARGUMENTS = 6
+_TICK_NS = 4_000_000
 
 
 class Guest:
@@ -182,6 +183,46 @@ class Guest:
         """rax as a C long."""
         value = self.call(function, *arguments, cpu=cpu)
         return value - (1 << 64) if value >> 63 else value
+
+    def percpu(self, name: str, cpu: int = 0) -> int:
+        """A u64 per-CPU word, also of those the kernel's includes define."""
+        return self.memory.u64(self.machine.cpus[cpu].percpu + self.constant(name))
+
+    def spawn(self, function: int, argument: int, name: str = "test", cpu: int = 0) -> int:
+        """A kernel thread that stays on a CPU and runs when that CPU idles; its task."""
+        task = self.call("kthread_create_on_cpu", function, argument, self.text(name.encode()), cpu)
+        assert task < U64 - 4095
+        self.call("wake_up_process", task)
+        return task
+
+    def settle(self, rounds: int = 40) -> None:
+        """Let every CPU run what there is for it to run."""
+        for _ in range(rounds):
+            busy = False
+            for vcpu in self.machine.cpus:
+                pending = self.memory.u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"])
+                if pending or vcpu.word("WAKE_LIST"):
+                    busy = True
+                    self._interrupt(vcpu, "asm_sysvec_reschedule_ipi")
+            if not busy:
+                return
+        raise AssertionError("the guest does not come to rest")
+
+    def tick(self, ticks: int = 1) -> None:
+        """Time goes on by ticks of 4 ms, each with its interrupt on every CPU."""
+        for _ in range(ticks):
+            clock = self.machine.cpus[0].word("CLOCK_PTR")
+            self.memory.set_u64(clock, self.memory.u64(clock) + _TICK_NS)
+            for vcpu in self.machine.cpus:
+                self._interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
+            self.settle()
+
+    @property
+    def jiffies(self) -> int:
+        return self.memory.u64(self.label("jiffies_64"))
+
+    def _interrupt(self, vcpu: Vcpu, entry: str) -> None:
+        self.machine.run(lambda: self.machine.interrupt(vcpu, entry))
 
     def load(self, source: str) -> dict[str, int]:
         """Assemble a few functions of the test's own beside the kernel; their labels."""
