@@ -28,8 +28,10 @@ def kernel_bases() -> dict[str, int]:
 
 
 def module_sources(name: str) -> list[Path]:
-    """The sources of one module."""
-    return [*sorted((KERNEL / "include").glob("*.inc")), KERNEL / "modules" / f"{name}.S"]
+    """The sources of one module: its own file, and what lies in a directory of its name."""
+    modules = KERNEL / "modules"
+    includes = [*sorted((KERNEL / "include").glob("*.inc")), *sorted((modules / name).glob("*.inc"))]
+    return [*includes, modules / f"{name}.S", *sorted((modules / name).glob("*.S"))]
 
 
 def module_bases(index: int) -> dict[str, int]:
