@@ -384,15 +384,15 @@ initramfs:
     INITRAMFS_DIR var_log_path, 0x1ed
     INITRAMFS_LINK bin_path, usr_bin_target
     INITRAMFS_LINK sbin_path, usr_bin_target
-    INITRAMFS_FILE hostname_path, 0x1a4, hostname_text, 9
-    INITRAMFS_FILE passwd_path, 0x1a4, passwd_text, 84
+    INITRAMFS_FILE hostname_path, 0x1a4, initramfs_hostname, 9
+    INITRAMFS_FILE passwd_path, 0x1a4, initramfs_passwd, 84
     INITRAMFS_FILE sh_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
     INITRAMFS_FILE bash_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
     INITRAMFS_FILE cat_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
     INITRAMFS_FILE echo_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
     INITRAMFS_FILE ls_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
     INITRAMFS_FILE true_path, 0x1ed, elf_program, ELF_PROGRAM_BYTES
-    INITRAMFS_FILE ldd_path, 0x1ed, script_text, 32
+    INITRAMFS_FILE ldd_path, 0x1ed, initramfs_script, 32
     INITRAMFS_DEVICE null_path, 0x1b6, 3
     INITRAMFS_DEVICE zero_path, 0x1b6, 5
     INITRAMFS_DEVICE full_path, 0x1b6, 7
@@ -413,12 +413,12 @@ elf_program:
     .quad 0, ELF_BASE + 0x200000, ELF_BASE + 0x200000, 0, 4096, 4096
     .byte 0x31, 0xff, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05
     .zero 7
-hostname_text:
+initramfs_hostname:
     .ascii "ftracefs\n"
-passwd_text:
+initramfs_passwd:
     .ascii "root:x:0:0:root:/root:/bin/bash\n"
     .ascii "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
-script_text:
+initramfs_script:
     .ascii "#!/bin/bash\nexec true /lib/ld.so"
 rootfs_name:
     .asciz "rootfs"
