@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, MODULES_DATA, MODULES_VADDR, TEXT_BASE
-from emulated_kernel.assembler import load
+from emulated_kernel.assembler import Symbol, load
 from emulated_kernel.image import KernelImage, Module
 
 KERNEL = Path(__file__).resolve().parent.parent / "kernel"
@@ -30,7 +31,10 @@ def kernel_bases() -> dict[str, int]:
 def module_sources(name: str) -> list[Path]:
     """The sources of one module: its own file, and what lies in a directory of its name."""
     modules = KERNEL / "modules"
-    includes = [*sorted((KERNEL / "include").glob("*.inc")), *sorted((modules / name).glob("*.inc"))]
+    includes = [
+        *sorted((KERNEL / "include").glob("*.inc")),
+        *sorted((modules / name).glob("*.inc")),
+    ]
     return [*includes, modules / f"{name}.S", *sorted((modules / name).glob("*.S"))]
 
 
@@ -47,6 +51,18 @@ def module_names() -> list[str]:
     return sorted(p.stem for p in (KERNEL / "modules").glob("*.S"))
 
 
+def _linker_symbols(segments: Mapping[str, tuple[int, bytes]]) -> list[Symbol]:
+    """What vmlinux.lds gives: where the sections begin and end."""
+    text, data = (segments[name] for name in (".text", ".data"))
+    places = (
+        *(("_text", text[0], ".text"), ("_stext", text[0], ".text")),
+        *(("_etext", text[0] + len(text[1]), ".text"), ("_sdata", data[0], ".data")),
+        *(("_edata", data[0] + len(data[1]), ".data"), ("_end", data[0] + len(data[1]), ".data")),
+    )
+    kinds = {".text": "T", ".data": "D"}
+    return [Symbol(name, address, 0, section, kinds[section]) for name, address, section in places]
+
+
 @cache
 def load_builtin() -> KernelImage:
     """Assemble the kernel and its modules, or fetch them from the assembler's cache."""
@@ -58,7 +74,7 @@ def load_builtin() -> KernelImage:
     return KernelImage(
         "builtin",
         core.segments,
-        core.symbols,
+        [*core.symbols, *_linker_symbols(core.segments)],
         core.mcount,
         core.labels,
         core.constants,

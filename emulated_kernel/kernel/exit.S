@@ -320,7 +320,7 @@ FUNC do_wait                            # rdi pid or -1, rsi where the exit code
     EPILOGUE
 ENDFUNC do_wait
 
-FUNC child_wait_callback                # rdi entry, esi mode, edx flags, rcx the task that ended
+FUNC_ENDBR child_wait_callback                # rdi entry, esi mode, edx flags, rcx the task that ended
     PROLOGUE
     mov rax, [rcx + TASK_PARENT]
     cmp rax, [rdi + WAIT_PRIVATE]

@@ -110,7 +110,7 @@ FUNC schedule_preempt_disabled
 ENDFUNC schedule_preempt_disabled
 
 # Becomes the user task `init`: 0 sends it to user mode.
-FUNC kernel_init
+FUNC_ENDBR kernel_init
     PROLOGUE
     mov rax, gs:[CURRENT_TASK]
     and dword ptr [rax + TASK_FLAGS], 0xffdfffff    # PF_KTHREAD
@@ -119,7 +119,7 @@ FUNC kernel_init
 ENDFUNC kernel_init
 
 # kernel/kthread.c: sleeps until somebody wants a kernel thread.
-FUNC kthreadd
+FUNC_ENDBR kthreadd
     PROLOGUE
 1:  mov rax, gs:[CURRENT_TASK]
     mov dword ptr [rax + TASK_STATE], TASK_INTERRUPTIBLE

@@ -137,14 +137,14 @@ FUNC finish_wait                        # rdi head, rsi entry
     EPILOGUE
 ENDFUNC finish_wait
 
-FUNC default_wake_function              # rdi entry, esi mode, edx flags, rcx key
+FUNC_ENDBR default_wake_function              # rdi entry, esi mode, edx flags, rcx key
     PROLOGUE
     mov rdi, [rdi + WAIT_PRIVATE]
     call try_to_wake_up
     EPILOGUE
 ENDFUNC default_wake_function
 
-FUNC autoremove_wake_function           # rdi entry, esi mode, edx flags, rcx key
+FUNC_ENDBR autoremove_wake_function           # rdi entry, esi mode, edx flags, rcx key
     PROLOGUE
     push rbx
     push r12
