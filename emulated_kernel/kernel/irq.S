@@ -282,6 +282,37 @@ FUNC_STATIC actions_show
     LEAVE3
 ENDFUNC actions_show
 
+FUNC_NOTRACE irq_sysfs_init             # a directory for each interrupt there can be
+    ENTER2
+    sub rsp, 32
+    xor ebx, ebx
+.Lirq:
+    mov rdi, rsp
+    mov rsi, offset irq_path_format
+    mov edx, ebx
+    call sprintf
+    mov rdi, [rip + sysfs_root_kn]
+    mov rsi, rsp
+    call sysfs_make_path
+    mov r12, rax
+    mov edi, ebx
+    call irq_to_desc
+    mov [r12 + KN_PRIV], rax
+    mov rdi, r12
+    mov rsi, offset irq_name_attr
+    call sysfs_create_file_ns
+    mov rdi, r12
+    mov rsi, offset irq_hwirq_attr
+    call sysfs_create_file_ns
+    mov rdi, r12
+    mov rsi, offset irq_actions_attr
+    call sysfs_create_file_ns
+    inc ebx
+    cmp ebx, NR_IRQS
+    jb .Lirq
+    LEAVE2
+ENDFUNC irq_sysfs_init
+
 .macro IRQ_DESC number, name
     .long 0, \number
     .quad handle_edge_irq, 0, \name, 0, 0, 0, 0
@@ -312,6 +343,20 @@ OBJECT irq_err_count
 ENDOBJECT irq_err_count
 apic_eois:
     .quad 0
+irq_name_attr:
+    .quad irq_name_text, 0x124, name_show, 0
+irq_hwirq_attr:
+    .quad irq_hwirq_text, 0x124, hwirq_show, 0
+irq_actions_attr:
+    .quad irq_actions_text, 0x124, actions_show, 0
+irq_path_format:
+    .asciz "kernel/irq/%u"
+irq_name_text:
+    .asciz "name"
+irq_hwirq_text:
+    .asciz "hwirq"
+irq_actions_text:
+    .asciz "actions"
 edge_name:
     .asciz "edge"
 string_line:

@@ -12,9 +12,7 @@ FUNC alloc_fdtable                      # edi descriptors it must hold; rax fdta
     add ebx, ebx
     jmp .Lsize
 .Lalloc:
-    mov edi, FDT_BYTES
-    mov esi, GFP_KERNEL
-    call __kmalloc
+    KMALLOC KMALLOC_32, FDT_BYTES, GFP_KERNEL
     mov r12, rax
     test rax, rax
     je .Lout

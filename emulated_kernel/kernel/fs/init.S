@@ -267,6 +267,7 @@ FUNC_NOTRACE sysfs_init                 # rax super block (fs/sysfs/mount.c, dri
     mov rdi, [rip + sysfs_root_kn]
     mov rsi, offset sysfs_tracing_path
     call sysfs_make_path
+    call irq_sysfs_init
     call rtc_sysfs_init
     call hwmon_sysfs_init
     call i2c_sysfs_init

@@ -67,9 +67,7 @@ FUNC __kernfs_new_node                  # rdi name, esi mode; rax node or 0
     mov r13, rax
     test rax, rax
     je .Lout
-    mov edi, KN_BYTES
-    mov esi, GFP_KERNEL | GFP_ZERO
-    call __kmalloc
+    KMALLOC KMALLOC_96, KN_BYTES, GFP_KERNEL | GFP_ZERO
     test rax, rax
     je .Lnomem
     mov [rax+KN_NAME], r13

@@ -18,9 +18,7 @@ FUNC kernfs_fop_open                    # rdi inode, rsi file; eax 0 or error
     cmp qword ptr [rax+ATTR_STORE], 0   # nothing there to write with
     je .Lput
 .Lalloc:
-    mov edi, OF_BYTES
-    mov esi, GFP_KERNEL | GFP_ZERO
-    call __kmalloc
+    KMALLOC KMALLOC_64, OF_BYTES, GFP_KERNEL | GFP_ZERO
     mov r14, rax
     test rax, rax
     mov r13d, -ENOMEM

@@ -289,7 +289,7 @@ ENDFUNC generic_read_dir
 
 # The next child behind list entry rdx that has a file, rcx of them on: rdi directory, rsi cursor; rax
 # dentry with a reference or 0.
-FUNC_NOTRACE scan_positives
+FUNC scan_positives
     ENTER4
     mov rbx, rdi
     mov r12, rdx

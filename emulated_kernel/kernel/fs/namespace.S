@@ -154,9 +154,7 @@ FUNC_NOTRACE vfs_mount_sb
     mov rbx, rdi
     mov r12, rsi
     mov r13, rdx
-    mov edi, MNT_BYTES
-    mov esi, GFP_KERNEL | GFP_ZERO
-    call __kmalloc
+    KMALLOC KMALLOC_64, MNT_BYTES, GFP_KERNEL | GFP_ZERO
     test rax, rax
     je .Lout
     mov rcx, [rbx+SB_ROOT]

@@ -6,9 +6,7 @@
 FUNC alloc_pipe_info                    # rax pipe or 0
     ENTER1
     push 0
-    mov edi, PIPE_BYTES
-    mov esi, GFP_KERNEL | GFP_ZERO
-    call __kmalloc
+    KMALLOC KMALLOC_128, PIPE_BYTES, GFP_KERNEL | GFP_ZERO
     mov rbx, rax
     test rax, rax
     je .Lout

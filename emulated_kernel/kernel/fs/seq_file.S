@@ -432,9 +432,7 @@ FUNC single_open                        # rdi file, rsi show(seq, element), rdx 
     mov rbx, rdi
     mov r12, rsi
     mov r13, rdx
-    mov edi, SEQOP_BYTES
-    mov esi, GFP_KERNEL
-    call __kmalloc
+    KMALLOC KMALLOC_32, SEQOP_BYTES, GFP_KERNEL
     mov r14, rax
     test rax, rax
     mov eax, -ENOMEM

@@ -11,9 +11,7 @@ FUNC alloc_super
     mov r12d, esi
     mov r13, rdx
     mov r14, rcx
-    mov edi, SB_BYTES
-    mov esi, GFP_KERNEL | GFP_ZERO
-    call __kmalloc
+    KMALLOC KMALLOC_256, SB_BYTES, GFP_KERNEL | GFP_ZERO
     test rax, rax
     je .Lout
     mov r15, rax

@@ -3,7 +3,8 @@
 .text
 
 # Set vmf's entry to page rsi: rdi vm_fault, edx whether it may be written.
-FUNC_NOTRACE do_set_pte
+FUNC do_set_pte
+    PROLOGUE
     mov rax, rsi
     PAGE_TO_VIRT rax
     VIRT_TO_ENTRY rax, rcx
@@ -17,7 +18,7 @@ FUNC_NOTRACE do_set_pte
     mov rcx, [rdi+VMF_VMA]
     mov rcx, [rcx+VMA_MM]
     inc qword ptr [rcx+MM_RSS]
-    ret
+    EPILOGUE
 ENDFUNC do_set_pte
 
 FUNC page_add_new_anon_rmap             # rdi page, rsi area, rdx address (mm/rmap.c)

@@ -323,18 +323,6 @@ ENDFUNC get_unmapped_area
 
 # --- mapping --------------------------------------------------------------------------------------
 
-FUNC vm_get_page_prot                   # rdi flags; rax bits for an entry
-    PROLOGUE
-    mov eax, PTE_PRESENT | PTE_USER | PTE_ACCESSED
-    test edi, VM_WRITE
-    je .Lout
-    test edi, VM_SHARED
-    je .Lout
-    or eax, PTE_RW
-.Lout:
-    EPILOGUE
-ENDFUNC vm_get_page_prot
-
 # rdi file or 0, rsi address, rdx length, rcx flags (VM_*), r8 page offset; rax address or error
 FUNC mmap_region
     ENTER5
