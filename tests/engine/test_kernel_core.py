@@ -373,6 +373,16 @@ def test_long_lines_are_cut(guest: Guest) -> None:
     assert length == guest.constant("PRINTK_TEXT_MAX")
 
 
+def test_audit_records_go_to_the_log(guest: Guest, console: list[bytes]) -> None:
+    record = guest.call("audit_log_start", 0, 0xCC0, 1300)
+    guest.call("audit_log_format", record, guest.text(b"op=%s res=%d"), guest.text(b"test"), 1)
+    guest.call("audit_log_format", record, guest.text(b" more=%x"), 0xAB)
+    guest.call("audit_log_end", record)
+    stamp, _, rest = console[-1].partition(b"): ")
+    assert stamp.startswith(b"audit: type=1300 audit(")
+    assert rest == b"op=test res=1 more=ab"
+
+
 # --- interrupts -----------------------------------------------------------------------------------
 
 

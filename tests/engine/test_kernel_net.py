@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import pytest
 from support.guest import Guest
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.network import PEER_MAC, Network, internet_checksum, ip_frame
 
 GUEST_IP, PEER_IP = "10.0.2.15", "10.0.2.2"
 EAGAIN, EPIPE, EADDRINUSE, ECONNREFUSED, EINVAL = -11, -32, -98, -111, -22
-MSG_DONTWAIT, MSG_PEEK = 0x40, 0x2
+MSG_DONTWAIT, MSG_PEEK, MSG_NOSIGNAL = 0x40, 0x2, 0x4000
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 ESTABLISHED, FIN_WAIT2, TIME_WAIT, CLOSE_WAIT = 1, 5, 6, 8
 
@@ -87,9 +88,8 @@ class Sockets:
         return self.guest.place(header)
 
     def send(self, sock: int, data: bytes, to: int = 0) -> int:
-        message = self._message(
-            self.guest.place(data), len(data), MSG_DONTWAIT, to, 16 if to else 0
-        )
+        flags = MSG_DONTWAIT | MSG_NOSIGNAL
+        message = self._message(self.guest.place(data), len(data), flags, to, 16 if to else 0)
         return self.guest.call_long("sock_sendmsg", sock, message)
 
     def receive(self, sock: int, size: int, flags: int = 0) -> bytes | int:
@@ -488,6 +488,23 @@ def test_states_of_an_orderly_end(sockets: Sockets) -> None:
     assert sockets.receive(client, 10) == b""
     sockets.close(client)
     sockets.close(listener)
+
+
+def test_writing_to_a_closed_connection_raises_sigpipe(sockets: Sockets, guest: Guest) -> None:
+    listener, client, server = _pair(sockets, 8010)
+    assert sockets.operate(client, "SHUTDOWN", 1) == 0
+    task = guest.machine.cpus[0].current
+    pending = task + CONSTANTS["TASK_SIGSET"]
+    message = sockets._message(guest.place(b"x"), 1, MSG_DONTWAIT)
+    flags = guest.memory.u32(task + CONSTANTS["TASK_FLAGS"])
+    guest.memory.set_u32(task + CONSTANTS["TASK_FLAGS"], 0)  # kernel threads get no signals
+    assert guest.call_long("sock_sendmsg", client, message) == EPIPE
+    guest.memory.set_u32(task + CONSTANTS["TASK_FLAGS"], flags)
+    assert guest.memory.u64(pending) & 1 << (13 - 1)
+    guest.memory.set_u64(pending, 0)
+    guest.memory.set_u32(task + CONSTANTS["TASK_SIGPENDING"], 0)
+    for sock in (client, server, listener):
+        sockets.close(sock)
 
 
 def test_connecting_to_nobody_is_refused(sockets: Sockets) -> None:

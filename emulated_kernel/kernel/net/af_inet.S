@@ -456,14 +456,16 @@ FUNC inet_dgram_connect
 ENDFUNC inet_dgram_connect
 
 # A kind of socket that does not listen or accept.
-FUNC_NOTRACE sock_no_listen
+FUNC sock_no_listen
+    PROLOGUE
     mov eax, -EOPNOTSUPP
-    ret
+    EPILOGUE
 ENDFUNC sock_no_listen
 
-FUNC_NOTRACE sock_no_accept
+FUNC sock_no_accept
+    PROLOGUE
     mov eax, -EOPNOTSUPP
-    ret
+    EPILOGUE
 ENDFUNC sock_no_accept
 
 .data

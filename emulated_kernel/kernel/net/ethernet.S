@@ -77,15 +77,13 @@ ENDFUNC eth_header
 
 # --- the loopback device --------------------------------------------------------------------------
 
-FUNC_NOTRACE loopback_net_init
-    push rbp
-    mov rbp, rsp
+FUNC loopback_net_init
+    PROLOGUE
     mov rdi, offset loopback_dev
     call loopback_setup
     mov rdi, offset loopback_dev
     call register_netdevice
-    pop rbp
-    ret
+    EPILOGUE
 ENDFUNC loopback_net_init
 
 FUNC loopback_setup                     # rdi dev

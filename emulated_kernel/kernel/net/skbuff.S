@@ -34,7 +34,7 @@ FUNC __alloc_skb                        # edi bytes, esi gfp, edx flags, ecx nod
     mov rdi, rbx
     mov rsi, rax
     mov edx, r12d
-    call build_skb_around
+    call __build_skb_around
     mov rax, rbx
 .Lout:
     LEAVE3
@@ -46,8 +46,9 @@ FUNC __alloc_skb                        # edi bytes, esi gfp, edx flags, ecx nod
     LEAVE3
 ENDFUNC __alloc_skb
 
-# rdi sk_buff, rsi its buffer, edx bytes of it in front of the shared info (inlined in Linux).
-FUNC_NOTRACE build_skb_around
+# rdi sk_buff, rsi its buffer, edx bytes of it in front of the shared info.
+FUNC __build_skb_around
+    PROLOGUE
     mov r8, rdi
     xor eax, eax
     mov ecx, SKB_SIZE / 8
@@ -63,8 +64,8 @@ FUNC_NOTRACE build_skb_around
     mov edx, edx
     mov qword ptr [rsi + rdx], 1
     mov qword ptr [rsi + rdx + 8], 0
-    ret
-ENDFUNC build_skb_around
+    EPILOGUE
+ENDFUNC __build_skb_around
 
 FUNC __build_skb                        # rdi memory from kmalloc, esi its size; rax skb or 0
     ENTER2
@@ -79,7 +80,7 @@ FUNC __build_skb                        # rdi memory from kmalloc, esi its size;
     mov rsi, rbx
     lea edx, [r12 - SHINFO_SIZE]
     mov rbx, rax
-    call build_skb_around
+    call __build_skb_around
     mov rax, rbx
 .Lout:
     LEAVE2

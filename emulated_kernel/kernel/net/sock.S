@@ -14,6 +14,12 @@ FUNC sk_alloc                           # edi family, esi gfp, rdx proto; rax so
     je .Lout
     mov [rax + SK_FAMILY], r12w
     mov [rax + SK_PROT], rbx
+    mov rbx, rax
+    mov rdi, rax
+    mov esi, r12d
+    mov edx, GFP_KERNEL
+    call security_sk_alloc
+    mov rax, rbx
 .Lout:
     LEAVE2
 ENDFUNC sk_alloc
@@ -608,18 +614,28 @@ ENDFUNC sk_stream_wait_memory
 
 # rdi sock, esi flags, edx error; eax error, after -EPIPE the sock's own
 FUNC sk_stream_error
-    PROLOGUE
-    mov eax, edx
+    ENTER1
+    push rax
+    mov ebx, edx
     cmp edx, -EPIPE
-    jne 1f
+    jne .Lout
     xor ecx, ecx
     xchg ecx, [rdi + SK_ERR]
     test ecx, ecx
-    je 1f
-    mov eax, ecx
-    neg eax
-1:
-    EPILOGUE
+    je .Lpipe
+    mov ebx, ecx
+    neg ebx
+.Lpipe:
+    cmp ebx, -EPIPE
+    jne .Lout
+    test esi, MSG_NOSIGNAL
+    jne .Lout
+    mov edi, SIGPIPE
+    mov rsi, gs:[CURRENT_TASK]
+    call do_send_sig_info
+.Lout:
+    mov eax, ebx
+    LEAVE1
 ENDFUNC sk_stream_error
 
 FUNC sk_stream_kill_queues              # rdi sock nobody has any more

@@ -207,14 +207,17 @@ FUNC tcp_init_transfer                  # rdi sock whose connection is there
 ENDFUNC tcp_init_transfer
 
 FUNC tcp_finish_connect                 # rdi sock, rsi skb that answered our SYN
-    ENTER1
-    push rax
+    ENTER2
     mov rbx, rdi
+    mov r12, rsi
     mov esi, TCP_ESTABLISHED
     call tcp_set_state
     mov rdi, rbx
+    mov rsi, r12
+    call security_inet_conn_established
+    mov rdi, rbx
     call tcp_init_transfer
-    LEAVE1
+    LEAVE2
 ENDFUNC tcp_finish_connect
 
 # rdi sock, rsi skb: -1 to go on, 0 when the skb is gone, 1 to answer with a reset. Inlined in
@@ -496,6 +499,12 @@ FUNC tcp_conn_request                   # rdi listener, rsi skb with a SYN; 0
     mov rdi, r13
     call secure_tcp_seq
     mov [r13 + RSK_SND_ISN], eax
+    mov rdi, rbx
+    mov rsi, r12
+    mov rdx, r13
+    call security_inet_conn_request
+    test eax, eax
+    jne .Lfree
     mov rdi, rbx
     mov rsi, rsp
     mov rdx, r13
