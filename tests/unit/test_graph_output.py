@@ -2,104 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.graph_records import (
-    FUNCTION_BYTES,
-    Functions,
     graph_entry,
     graph_return,
-    records_of,
 )
-from support.model_writer import ModelWriter, function_record, print_record
+from support.graph_rig import NAMES, GraphRig, Sym
+from support.model_writer import function_record, print_record
 
 from emulated_kernel.kallsyms import Kallsyms
-from emulated_kernel.machine.memory import Memory
-from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.ring_buffer.entries import merge
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
 from ftracefs.trace.output.graph import next_of_cpu, trace_printer
 from ftracefs.trace.output.graph_layout import (
     DEFAULT_GRAPH_FLAGS,
     GraphFlags,
-    GraphLayout,
     print_graph_headers_flags,
 )
 from ftracefs.trace.output.graph_text import print_graph_proc, trace_print_graph_duration
 from ftracefs.trace.output.header import TraceHeader
-from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.output.trace_text import TraceText
 
-NAMES = {105: "bash", 112: "head", 308: "dd", 309: "cat", 255: "dd", 256: "dd", 77: "migration"}
 ALL_COLUMNS = DEFAULT_GRAPH_FLAGS | (
     GraphFlags.ABS_TIME | GraphFlags.PROC | GraphFlags.OVERRUN | GraphFlags.TAIL
 )
 NO_COLUMNS = GraphFlags(0)
-NONE = TraceIter(0)
-
-
-@dataclass(frozen=True)
-class Sym:
-    name: str
-    address: int
-    size: int = FUNCTION_BYTES
-    section: str = ".text"
-    kind: str = "T"
-
-
-class Rig:
-    """Buffers, a writer for each CPU, and a printer for what is in them."""
-
-    def __init__(self, nr_cpus: int = 1) -> None:
-        memory = Memory()
-        self.buffer = RingBuffer(memory, [memory.alloc(4096) for _ in range(nr_cpus)], 1 << 18)
-        self.writers = [ModelWriter(memory, c.address) for c in self.buffer.cpus]
-        self.functions = Functions()
-        self.nr_cpus = nr_cpus
-        self.now = 6_035_863_000
-
-    def write(self, payload: bytes, *, cpu: int = 0, now: int | None = None) -> None:
-        self.now = self.now + 100 if now is None else now
-        self.writers[cpu].now = self.now
-        assert self.writers[cpu].write(payload)
-
-    def write_text(self, text: str, *, pid: int = 105) -> None:
-        for record in records_of(text, self.functions, pid=pid):
-            self.write(record.payload, cpu=record.cpu)
-
-    def context(
-        self,
-        columns: GraphFlags = DEFAULT_GRAPH_FLAGS,
-        on: TraceIter = NONE,
-        off: TraceIter = NONE,
-    ) -> OutputContext:
-        kallsyms = Kallsyms()
-        names = self.functions.names
-        kallsyms.add("kernel", [Sym(n, self.functions.address(n)) for n in names])
-        return OutputContext(
-            SymbolText(kallsyms),
-            NAMES,
-            TRACE_DEFAULT_FLAGS & ~off | on,
-            graph=GraphLayout(columns, self.nr_cpus),
-        )
-
-    def text(
-        self,
-        columns: GraphFlags = DEFAULT_GRAPH_FLAGS,
-        on: TraceIter = NONE,
-        off: TraceIter = NONE,
-    ) -> str:
-        entries = merge(self.buffer.snapshot())
-        printer = trace_printer(self.context(columns, on, off))
-        return printer.block(entries, 0, len(entries)).decode()
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def rig() -> GraphRig:
+    return GraphRig()
 
 
 READ = """\
@@ -183,18 +119,18 @@ MARKERS = """\
 
 @pytest.mark.parametrize("text", [READ, TWO_CPUS, MARKERS])
 def test_calls_and_returns_become_nested_braces(text: str) -> None:
-    rig = Rig(2)
+    rig = GraphRig(2)
     rig.write_text(text, pid=255)
     assert rig.text() == text
 
 
-def test_a_task_switch_gets_a_banner_and_a_brace_of_another_call_a_name(rig: Rig) -> None:
+def test_a_task_switch_gets_a_banner_and_a_brace_of_another_call_a_name(rig: GraphRig) -> None:
     # Who opened a brace is kept by CPU and depth, so calls of another task make the name necessary.
     rig.write_text(PIPE, pid=308)
     assert rig.text() == PIPE
 
 
-def test_returns_without_their_calls_are_named(rig: Rig) -> None:
+def test_returns_without_their_calls_are_named(rig: GraphRig) -> None:
     text = (
         " 0) + 36.334 us   |    } /* __fdget_pos */\n"
         " 0) + 32.559 us   |      } /* shmem_file_read_iter */\n"
@@ -205,7 +141,7 @@ def test_returns_without_their_calls_are_named(rig: Rig) -> None:
     assert rig.text() == text
 
 
-def test_a_call_is_a_leaf_only_if_its_own_return_comes_next_on_its_cpu(rig: Rig) -> None:
+def test_a_call_is_a_leaf_only_if_its_own_return_comes_next_on_its_cpu(rig: GraphRig) -> None:
     read, write = (rig.functions.address(name) for name in ("vfs_read", "vfs_write"))
     rig.write(graph_entry(read, 0, pid=105))
     rig.write(graph_return(write, 0, 1500, pid=105))
@@ -220,7 +156,7 @@ def test_a_call_is_a_leaf_only_if_its_own_return_comes_next_on_its_cpu(rig: Rig)
 
 
 def test_records_of_another_cpu_do_not_come_between_a_leaf_and_its_return() -> None:
-    rig = Rig(2)
+    rig = GraphRig(2)
     read = rig.functions.address("vfs_read")
     for cpu in (0, 1):
         rig.write(graph_entry(read, 0, pid=105 + cpu), cpu=cpu)
@@ -230,7 +166,7 @@ def test_records_of_another_cpu_do_not_come_between_a_leaf_and_its_return() -> N
 
 
 def test_blocks_of_any_size_give_the_same_text() -> None:
-    rig = Rig(2)
+    rig = GraphRig(2)
     rig.write_text(TWO_CPUS + MARKERS + READ, pid=255)
     whole = rig.text()
     entries = merge(rig.buffer.snapshot())
@@ -243,7 +179,7 @@ def test_blocks_of_any_size_give_the_same_text() -> None:
         assert text.decode() == whole
 
 
-def test_an_open_trace_file_prints_header_and_calls(rig: Rig) -> None:
+def test_an_open_trace_file_prints_header_and_calls(rig: GraphRig) -> None:
     rig.write_text(READ)
     trace = TraceText("head\n", rig.buffer.snapshot(), rig.context())
     assert trace.read(0, 1 << 16).decode() == "head\n" + READ
@@ -253,7 +189,7 @@ def test_an_open_trace_file_prints_header_and_calls(rig: Rig) -> None:
 # --- columns --------------------------------------------------------------------------------------
 
 
-def _ksys_read(rig: Rig) -> None:
+def _ksys_read(rig: GraphRig) -> None:
     ksys_read, vfs_read = (rig.functions.address(n) for n in ("ksys_read", "vfs_read"))
     rig.write(graph_entry(ksys_read, 0, pid=112), now=6_035_863_999)
     rig.write(graph_entry(vfs_read, 1, pid=112), now=6_035_898_000)
@@ -325,7 +261,7 @@ ALL = """\
         ),
     ],
 )
-def test_columns(rig: Rig, columns: GraphFlags, on: int, off: int, text: str) -> None:
+def test_columns(rig: GraphRig, columns: GraphFlags, on: int, off: int, text: str) -> None:
     _ksys_read(rig)
     assert rig.text(columns, TraceIter(on), TraceIter(off)) == text
 
@@ -342,25 +278,25 @@ def test_columns(rig: Rig, columns: GraphFlags, on: int, off: int, text: str) ->
         TraceIter.SYM_OFFSET,
     ],
 )
-def test_other_formats_do_not_touch_it(rig: Rig, on: TraceIter) -> None:
+def test_other_formats_do_not_touch_it(rig: GraphRig, on: TraceIter) -> None:
     rig.write_text(MARKERS)
     assert rig.text(on=on) == MARKERS
 
 
 def test_the_widest_cpu_number_makes_the_column() -> None:
-    rig = Rig(12)
+    rig = GraphRig(12)
     rig.write_text("  9)   1.000 us    |  vfs_read();\n")
     assert rig.text() == "  9)   1.000 us    |  vfs_read();\n"
 
 
-def test_the_overrun_of_a_return_is_told(rig: Rig) -> None:
+def test_the_overrun_of_a_return_is_told(rig: GraphRig) -> None:
     read = rig.functions.address("vfs_read")
     rig.write(graph_return(read, 0, 1000, pid=105, overrun=17))
     text = rig.text(DEFAULT_GRAPH_FLAGS | GraphFlags.OVERRUN)
     assert text == " 0)   1.000 us    |  } /* vfs_read */\n (Overruns: 17)\n"
 
 
-def test_module_functions_and_unknown_addresses(rig: Rig) -> None:
+def test_module_functions_and_unknown_addresses(rig: GraphRig) -> None:
     kallsyms = Kallsyms()
     kallsyms.add("ext4", [Sym("ext4_sync_file", 0xFFFFFFFFC0800000)], module="ext4")
     rig.write(graph_entry(0xFFFFFFFFC0800000, 0, pid=105))
@@ -373,7 +309,7 @@ def test_module_functions_and_unknown_addresses(rig: Rig) -> None:
     )
 
 
-def test_names_follow_the_symbols(rig: Rig) -> None:
+def test_names_follow_the_symbols(rig: GraphRig) -> None:
     rig.write_text(" 0)   1.000 us    |  vfs_read();\n")
     entries = merge(rig.buffer.snapshot())
     kallsyms = Kallsyms()
@@ -419,7 +355,7 @@ def test_a_duration_has_at_most_seven_digits(ns: int, text: str) -> None:
         (1_000_000_001, "$"),
     ],
 )
-def test_long_durations_are_marked(rig: Rig, ns: int, mark: str) -> None:
+def test_long_durations_are_marked(rig: GraphRig, ns: int, mark: str) -> None:
     read = rig.functions.address("vfs_read")
     rig.write(graph_entry(read, 0, pid=105))
     rig.write(graph_return(read, 0, ns, pid=105))
@@ -446,7 +382,7 @@ def test_a_task_stands_in_the_middle_with_seven_letters_of_its_name(pid: int, te
 # --- other records --------------------------------------------------------------------------------
 
 
-def test_a_comment_stands_a_step_deeper_than_the_call_printed_last(rig: Rig) -> None:
+def test_a_comment_stands_a_step_deeper_than_the_call_printed_last(rig: GraphRig) -> None:
     text = (
         " 0)               |  ksys_write() {\n"
         " 0)               |  /* one */\n"
@@ -461,20 +397,20 @@ def test_a_comment_stands_a_step_deeper_than_the_call_printed_last(rig: Rig) -> 
     assert rig.text() == text
 
 
-def test_a_comment_has_columns_and_only_one_line_break_is_taken_off(rig: Rig) -> None:
+def test_a_comment_has_columns_and_only_one_line_break_is_taken_off(rig: GraphRig) -> None:
     rig.write(print_record(b"two\n\n", pid=112, bits=0x100), now=1_000_000_000)
     assert rig.text(ALL_COLUMNS, on=TraceIter.LATENCY_FMT) == (
         "    1.000000 |   0)    head-112    |  ...1. |               |  /* two\n */\n"
     )
 
 
-def test_raw_data_is_a_comment_too(rig: Rig) -> None:
+def test_raw_data_is_a_comment_too(rig: GraphRig) -> None:
     payload = (18).to_bytes(8, "little") + bytes.fromhex("01020304") + b"abcdef\0\0"
     rig.write(payload)
     assert rig.text() == (" 0)               |  /* # 4030201 buf: 61 62 63 64 65 66 00 00 */\n")
 
 
-def test_function_records_keep_their_own_form(rig: Rig) -> None:
+def test_function_records_keep_their_own_form(rig: GraphRig) -> None:
     read = rig.functions.address("vfs_read")
     rig.write(graph_entry(read, 0, pid=105), now=1_000_000)
     rig.write(function_record(read, read, pid=112), now=2_000_000)
@@ -486,7 +422,7 @@ def test_function_records_keep_their_own_form(rig: Rig) -> None:
     )
 
 
-def test_an_empty_buffer_has_no_lines(rig: Rig) -> None:
+def test_an_empty_buffer_has_no_lines(rig: GraphRig) -> None:
     assert rig.text() == ""
 
 
