@@ -310,6 +310,84 @@ def test_packets_leak_no_memory(wire: Wire, guest: Guest) -> None:
     assert guest.memory.u64(in_use) == before
 
 
+RECEIVE = [
+    "irq_enter_rcu",
+    "__common_interrupt",
+    "handle_edge_irq",
+    "handle_irq_event",
+    "__handle_irq_event_percpu",
+    "e1000_intr",
+    "napi_schedule_prep",
+    "__napi_schedule",
+    "irq_exit_rcu",
+    "__do_softirq",
+    "net_rx_action",
+    "__napi_poll",
+    "e1000_clean",
+    "e1000_clean_rx_irq",
+    "napi_gro_receive",
+    "netif_receive_skb",
+    "netif_receive_skb_internal",
+    "__netif_receive_skb",
+    "netif_receive_skb_core",
+    "__netif_receive_skb_core",
+    "ip_rcv",
+    "ip_rcv_core",
+    "ip_rcv_finish",
+    "ip_local_deliver",
+    "ip_local_deliver_finish",
+    "ip_protocol_deliver_rcu",
+]
+SEND = [
+    "ip_local_out",
+    "ip_send_check",
+    "ip_output",
+    "ip_finish_output2",
+    "neigh_resolve_output",
+    "__dev_queue_xmit",
+    "sch_direct_xmit",
+    "dev_hard_start_xmit",
+    "e1000_xmit_frame",
+]
+
+
+def _in_order(wanted: list[str], calls: list[str]) -> str | None:
+    """The first of `wanted` that does not come after those before it."""
+    rest = iter(calls)
+    return next((name for name in wanted if name not in rest), None)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "payload", "handlers"),
+    [
+        (1, _echo(1, b"x"), ["icmp_rcv", "icmp_echo", "icmp_reply", *SEND]),
+        (17, struct.pack(">HHHH", 1, 9, 8, 0), ["udp_rcv", "__icmp_send", *SEND]),
+        (6, struct.pack(">HHIIHHHH", 1, 9, 0, 0, 0x5002, 0, 0, 0), ["tcp_v4_rcv"]),
+    ],
+)
+def test_the_way_of_a_packet_through_the_kernel(
+    wire: Wire, guest: Guest, protocol: int, payload: bytes, handlers: list[str]
+) -> None:
+    calls = guest.calls_of(lambda: wire.send(ip_frame(protocol, payload, 1)))
+    assert _in_order([*RECEIVE, *handlers], calls) is None
+
+
+def test_the_way_of_bytes_over_loopback(sockets: Sockets, guest: Guest) -> None:
+    listener, client, server = _pair(sockets, 8020)
+    calls = guest.calls_of(lambda: sockets.send(client, b"bytes"))
+    way = ["sock_sendmsg", "inet_sendmsg", "tcp_sendmsg", "lock_sock_nested"]
+    way += ["tcp_sendmsg_locked", "tcp_push", "__tcp_push_pending_frames", "tcp_write_xmit"]
+    way += ["__tcp_transmit_skb", "__ip_queue_xmit", "ip_local_out", "__dev_queue_xmit"]
+    way += ["dev_hard_start_xmit", "loopback_xmit", "__netif_rx", "enqueue_to_backlog"]
+    way += ["__local_bh_enable_ip", "do_softirq", "__do_softirq", "net_rx_action"]
+    way += ["process_backlog", "netif_receive_skb_core", "ip_rcv", "tcp_v4_early_demux"]
+    way += ["tcp_v4_rcv", "tcp_v4_do_rcv", "tcp_rcv_established", "tcp_queue_rcv"]
+    way += ["tcp_data_ready", "sock_def_readable", "release_sock"]
+    assert _in_order(way, calls) is None
+    for sock in (client, server, listener):
+        sockets.close(sock)
+
+
 # --- TCP with the peer ----------------------------------------------------------------------------
 
 

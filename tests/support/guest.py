@@ -7,7 +7,7 @@ keep; and while nothing is traced, each call site destroys what a traced call ma
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from emulated_kernel import assembler
 from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
@@ -27,6 +27,19 @@ FUNC_NOTRACE poison_fentry
     cmp r10, r11
     ret
 ENDFUNC poison_fentry
+
+FUNC_NOTRACE record_fentry
+    mov r10, [rip + record_count]
+    cmp r10, 8000
+    jae 1f
+    mov r11, [rsp]
+    mov [record_log + r10*8], r11
+    inc qword ptr [rip + record_count]
+1:
+    movabs r10, 0xdeadbeefdeadbe10
+    movabs r11, 0xdeadbeefdeadbe11
+    ret
+ENDFUNC record_fentry
 
 # rdi {function, six arguments}, rsi where a mask of the registers that changed goes.
 FUNC_NOTRACE guarded_call
@@ -95,6 +108,10 @@ ENDFUNC guarded_call
 .data
 guard_stack:
     .quad 0
+record_count:
+    .quad 0
+record_log:
+    .zero 8 * 8000
 """
 _GUARD_TEXT, _GUARD_DATA = _SCRATCH_TEXT + 0x10000, _SCRATCH_DATA + 0x10000
 _REGISTER_ARGUMENTS = 6
@@ -111,12 +128,9 @@ class Guest:
         self._room = self.machine.alloc(1 << 20)
         self._used = 0
         self._block = self.machine.alloc(64)
-        guard = self._assemble(_GUARD, _GUARD_TEXT, _GUARD_DATA)
-        self._guarded_call = guard["guarded_call"]
-        fentry = self.label("__fentry__")
-        jump = guard["poison_fentry"] - (fentry + 5)
-        self.memory.write(fentry, b"\xe9" + struct.pack("<i", jump))
-        self.machine.run(lambda: self.machine.flush_text(fentry, fentry + 5))
+        self._guard = self._assemble(_GUARD, _GUARD_TEXT, _GUARD_DATA)
+        self._guarded_call = self._guard["guarded_call"]
+        self._set_fentry("poison_fentry")
         if boot:
             self.machine.boot()
 
@@ -187,6 +201,26 @@ class Guest:
     def percpu(self, name: str, cpu: int = 0) -> int:
         """A u64 per-CPU word, also of those the kernel's includes define."""
         return self.memory.u64(self.machine.cpus[cpu].percpu + self.constant(name))
+
+    def _set_fentry(self, name: str) -> None:
+        """Where the call sites lead to."""
+        fentry = self.label("__fentry__")
+        jump = struct.pack("<i", self._guard[name] - (fentry + 5))
+        self.memory.write(fentry, b"\xe9" + jump)
+        self.machine.run(lambda: self.machine.flush_text(fentry, fentry + 5))
+
+    def calls_of(self, action: Callable[[], object]) -> list[str]:
+        """The traceable functions that run while `action` does, in the order of their calls."""
+        names = {symbol.address: symbol.name for symbol in self.image.symbols}
+        count = self._guard["record_count"]
+        self.memory.set_u64(count, 0)
+        self._set_fentry("record_fentry")
+        action()
+        self._set_fentry("poison_fentry")
+        size = 8 * self.memory.u64(count)
+        returns = struct.unpack(f"<{size // 8}Q", self.memory.read(self._guard["record_log"], size))
+        sites = (address - 5 for address in returns)
+        return [names.get(site) or names[site - 4] for site in sites]  # some behind an endbr64
 
     def spawn(self, function: int, argument: int, name: str = "test", cpu: int = 0) -> int:
         """A kernel thread that stays on a CPU and runs when that CPU idles; its task."""
