@@ -4,17 +4,21 @@
     delete_module → cleanup_module → notifiers: MODULE_STATE_GOING → free_module
 
 Whoever must know of a module's code before it runs, or may be in need of it, hangs into `coming`,
-`going` and `users`. Text that is gone holds INT3.
+`going` and `users`. Linux counts references; here a module's cleanup_module may answer that it is
+in use, and where there is none the stacks of all tasks are asked. Text that is gone holds INT3.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Sequence
 
 from emulated_kernel.errors import EmulatedKernelError, ModuleError
 from emulated_kernel.image import Module
 from emulated_kernel.machine import Machine
+
+log = logging.getLogger(__name__)
 
 _INT3 = b"\xcc"
 
@@ -28,7 +32,8 @@ class Modules:
         self.loaded: dict[str, Module] = {}
         self.coming: list[Callable[[Module], None]] = []
         self.going: list[Callable[[Module], None]] = []
-        self.users: list[Callable[[Module], list[str]]] = []  # each names who needs the module
+        self.users: list[Callable[[Module], list[str]]] = []  # each names who leads into the module
+        self.is_running: Callable[[Module], bool] = lambda _module: False  # a task is in its text
         self.generation = 0  # counts the changes
 
     def load_module(self, name: str) -> None:
@@ -59,14 +64,18 @@ class Modules:
     def delete_module(self, name: str) -> None:
         """Run a module's cleanup_module and take it out of memory.
 
-        ENOENT when it is not loaded, EBUSY when somebody needs it.
+        ENOENT when it is not loaded, EBUSY when somebody needs it; what cleanup_module answers if
+        that is an error.
         """
         module = self.loaded.get(name)
         if module is None:
             raise ModuleError(errno.ENOENT, f"{name} is not loaded")
         if users := self.used_by(module):
             raise ModuleError(errno.EBUSY, f"{name} is in use: {', '.join(users)}")
-        self._call(module, "cleanup_module")
+        if "cleanup_module" not in module.labels and self.is_running(module):
+            raise ModuleError(errno.EBUSY, f"a task is in {name}")
+        if failed := self._call(module, "cleanup_module"):
+            raise ModuleError(-failed, f"cleanup_module of {name} failed")
         self._free_module(module)
 
     def used_by(self, module: Module) -> list[str]:
@@ -84,6 +93,9 @@ class Modules:
             notify(module)
         del self.loaded[module.name]
         self.generation += 1
+        if self.is_running(module):
+            log.error("%s was unloaded with a task in it: its text stays", module.name)
+            return
         for section, (address, data) in module.segments.items():
             filler = _INT3 if section.startswith(".text") else b"\0"
             self._machine.load_segments({section: (address, filler * len(data))})

@@ -102,13 +102,14 @@ class Ftrace(FtraceState):
         modules.coming.append(self.load_module)
         modules.going.append(self._module_going)
         modules.users.append(self._module_users)
+        modules.is_running = lambda module: in_use(self, *_text_range(module))
 
     def _module_going(self, module: Module) -> None:
         self.livepatch.klp_module_going(*_text_range(module))
         self.unload_module(module.name)
 
     def _module_users(self, module: Module) -> list[str]:
-        """Why the text of `module` must not go."""
+        """Who leads into the text of `module`, or out of it in a way that must not be lost."""
         start, end = _text_range(module)
         symbol = self.kallsyms.sprint_symbol
         users = [
@@ -118,7 +119,7 @@ class Ftrace(FtraceState):
         ]
         users += ["live patch" for f in self.livepatch.patched() if start <= f.new_func < end]
         users += [f"callback of {op.name}" for op in self.ops_list if start <= op.func < end]
-        return users or ["a task"] * in_use(self, start, end)
+        return users
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from support.ftrace_kernel import NAMES, assembled_module
 from support.tracefs import Tree, tracefs
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.image import Module
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Directory
 
@@ -196,17 +197,72 @@ def test_a_module_that_something_leads_into_stays(tree: Tree) -> None:
     tree.echo("unload ext4", FILE)
 
 
-def test_a_module_that_somebody_is_in_stays(tree: Tree) -> None:
-    tree.echo("load ext4", FILE)
-    seen: list[int] = []
+ASKING = """FUNC {name}_ask                  # stops in the host
+    push rbp
+    mov rbp, rsp
+    mov eax, HC_CALLBACK
+    int HYPERCALL
+    pop rbp
+    ret
+ENDFUNC {name}_ask
+"""
+
+
+def unload_from_inside(tree: Tree, module: Module) -> list[int]:
+    """What unloading a module answers to somebody who has been called by it."""
+    answers: list[int] = []
 
     def inside(_vcpu: object) -> None:
-        seen.append(refused(tree, "unload ext4"))
+        try:
+            tree.echo(f"unload {module.name}", FILE)
+            answers.append(0)
+        except TracefsError as error:
+            answers.append(error.errno)
 
     tree.machine.hypercalls[CONSTANTS["HC_CALLBACK"]] = inside
-    tree.echo("ext4_ask", "emulator/call")
-    assert seen == [errno.EBUSY]
-    tree.echo("unload ext4", FILE)
+    tree.echo(f"{module.name}_ask", "emulator/call")
+    return answers
+
+
+def test_a_module_that_somebody_is_in_stays() -> None:
+    module = assembled_module("asking", "# A module.\n" + ASKING.format(name="asking"))
+    with tracefs(modules=[module]) as tree:
+        tree.echo("load asking", FILE)
+        assert unload_from_inside(tree, module) == [errno.EBUSY]
+        tree.echo("unload asking", FILE)
+        assert tree.read(FILE) == ""
+
+
+def test_a_module_that_says_it_is_used_stays() -> None:
+    source = """# A module.
+FUNC_NOTRACE cleanup_module
+    mov eax, -16
+    cmp qword ptr [rip + users], 0
+    jne .Lout
+    xor eax, eax
+.Lout:
+    ret
+ENDFUNC cleanup_module
+.data
+OBJECT users
+    .quad 1
+ENDOBJECT users
+"""
+    module = assembled_module("used", source)
+    with tracefs(modules=[module]) as tree:
+        tree.echo("load used", FILE)
+        assert refused(tree, "unload used") == errno.EBUSY
+        assert tree.read(FILE).startswith("used ")
+        tree.machine.memory.set_u64(module.labels["users"], 0)
+        tree.echo("unload used", FILE)
+        assert tree.read(FILE) == ""
+
+
+def test_text_that_a_module_left_with_a_task_in_it_is_kept(tree: Tree) -> None:
+    tree.echo("load ext4", FILE)
+    assert unload_from_inside(tree, EXT4) == [0]
+    assert tree.read("emulator/call") == "ext4_ask() = 3\n", "the call came to its end"
+    assert (tree.read(FILE), listing(tree)) == ("", NAMES)
 
 
 def test_live_patches_of_its_functions_go_with_it(tree: Tree) -> None:
