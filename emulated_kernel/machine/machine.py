@@ -186,7 +186,9 @@ class Machine:
         """Put more code and data into RAM (the engine's, a module's)."""
         for address, data in segments.values():
             self.memory.write(address, data)
-            if data:
+            # Asked about a page that is not executable Unicorn faults inside and remembers that:
+            # the guest's next fault would be a double one.
+            if data and self.memory.is_text(address):
                 self.flush_text(address, address + len(data))
 
     def boot(self) -> None:

@@ -113,6 +113,10 @@ class Memory:
         """Whether all of [address, address + size) is mapped."""
         return any(r.start <= address and address + size <= r.end for r in REGIONS)
 
+    def is_text(self, address: int) -> bool:
+        """Whether `address` is mapped executable."""
+        return any(r.executable and r.start <= address < r.end for r in REGIONS)
+
     # --- access ----------------------------------------------------------------------------------
 
     def read(self, address: int, size: int) -> bytes:
