@@ -186,10 +186,11 @@ class FunctionGraph:
         """Take back the stacks of tasks that are gone, then make new ones up to the supply."""
         ready = self._ready_stacks()
         tasks = self._tasks()
+        has_list = "init_task" in self._state.machine.image.labels
         for base in self._stacks:
             owner = self._memory.u64(base + _C["FGT_OWNER"])
-            is_owned = owner in tasks and self._memory.u64(owner + _RET_BASE) == base
-            if base not in ready and not is_owned:
+            is_task = owner in tasks or not has_list
+            if base not in ready and not (is_task and self._memory.u64(owner + _RET_BASE) == base):
                 self._put_stack(base)
         try:
             while self._ready() < _READY:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.image import Module
+from emulated_kernel.image import KernelImage, Module
 from emulated_kernel.machine import Machine
 from ftracefs.files.base import Caller, Directory, Node, OpenFile, Pending, TracefsFile
 from ftracefs.files.table import build_tree
@@ -136,12 +136,13 @@ def tracefs(
     clock: str = "virtual",
     modules: Sequence[Module] = (),
     poison: bool = False,
+    image: KernelImage | None = None,
 ) -> Iterator[Tree]:
-    """A tree over the test kernel; everything runs as the task of `acting_cpu`.
+    """A tree over `image` (the test kernel); everything runs as the task of `acting_cpu`.
 
     `modules` can be loaded; with `poison` trampolines overwrite all that they may.
     """
-    image = replace(kernel_image(), modules=list(modules))
+    image = replace(image or kernel_image(), modules=list(modules))
     guest = load_guest(image.labels, poison=poison)
     with ftrace_machine(image, nr_cpus=nr_cpus, clock=clock, poison=poison) as ftrace:
         machine = ftrace.machine
