@@ -45,6 +45,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 BUDGET_S = 5.0  # a slice of a few milliseconds is normal
+_WATCH_S = 0.5
 _STACK_BYTES = CONSTANTS["STACK_BYTES"]
 
 _SAFEPOINTS = {
@@ -146,6 +147,7 @@ class Machine:
         self._timer_ids = itertools.count()
         self._wake = threading.Condition()
         self._closing = False
+        self._off = threading.Event()
         self._slice_since = 0.0
         self._running: Vcpu | None = None
         self._timed_out = False
@@ -294,6 +296,7 @@ class Machine:
         with self._wake:
             self._closing = True
             self._wake.notify_all()
+        self._off.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -354,8 +357,7 @@ class Machine:
             self._running, self._slice_since = outer, time.monotonic()
 
     def _watch(self) -> None:
-        while not self._closing:
-            time.sleep(0.5)
+        while not self._off.wait(_WATCH_S):
             vcpu = self._running
             if vcpu is not None and time.monotonic() - self._slice_since > BUDGET_S:
                 self._timed_out = True
