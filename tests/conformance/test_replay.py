@@ -19,6 +19,8 @@ SECTIONS = [
     "trace_pipe",
     "trace_marker",
     "trace_pipe_raw",
+    "trace_options",
+    "function_graph",
 ]
 
 
