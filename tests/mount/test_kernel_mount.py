@@ -1,0 +1,94 @@
+"""Mounts with the emulated kernel behind them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.daemon import MountedDaemon, environment, run, wait_until, wait_until_reading
+
+SCRIPT = """
+set -eu
+echo 'gcd lcm mutex_*' > set_ftrace_filter
+echo function > current_tracer
+echo 'gcd 12 18 x5' > emulator/call
+echo first > trace_marker
+echo 'lcm 4 6' > emulator/call
+echo 'gcd' > set_ftrace_filter
+echo 'lcm 4 6' > emulator/call
+echo second > trace_marker
+cat trace per_cpu/cpu*/trace
+echo nop > current_tracer
+cat trace
+"""
+
+
+def output_of_script(directory: Path) -> str:
+    directory.mkdir()
+    with MountedDaemon(directory, "--isolated", "--clock", "virtual") as daemon:
+        done = subprocess.run(
+            ["bash", "-c", SCRIPT],
+            cwd=daemon.path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    return done.stdout
+
+
+def test_the_same_script_gives_the_same_bytes_through_two_mounts(
+    fuse: None, tmp_path: Path
+) -> None:
+    first = output_of_script(tmp_path / "first")
+    assert first == output_of_script(tmp_path / "second")
+    assert first.count("gcd <-host_call") == 10
+    assert "tracing_mark_write: second" in first
+
+
+def test_a_reader_asleep_in_trace_pipe_gets_end_of_file_when_the_daemon_ends(
+    fuse: None, tmp_path: Path
+) -> None:
+    with MountedDaemon(tmp_path) as daemon:
+        with subprocess.Popen(
+            ["cat", str(daemon.path / "trace_pipe")], stdout=subprocess.PIPE
+        ) as reader:
+            wait_until_reading(reader)
+            daemon.process.terminate()
+            reader.communicate(timeout=20)
+        assert reader.returncode == 0
+        assert daemon.process.wait(20) == 0
+
+
+def test_trace_pipe_gives_up_its_reader_500_times(fuse: None, tmp_path: Path) -> None:
+    with MountedDaemon(tmp_path, "--isolated") as daemon:
+        pipe = daemon.path / "trace_pipe"
+        done = run(
+            "bash", "-c", f'for i in {{1..500}}; do exec 3<"{pipe}" || exit 1; exec 3<&-; done'
+        )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_task_is_gone_when_its_process_is(fuse: None, tmp_path: Path) -> None:
+    with MountedDaemon(tmp_path) as daemon:
+        (daemon.path / "set_ftrace_filter").write_text("do_exit release_task\n")
+        (daemon.path / "current_tracer").write_text("function\n")
+        pid = int(
+            run("bash", "-c", f'echo $$; exec cat "{daemon.path}/tracing_on"').stdout.split()[0]
+        )
+
+        def has_exited() -> bool:
+            trace = (daemon.path / "trace").read_text()
+            return re.search(rf"cat-{pid} .* do_exit", trace) is not None
+
+        wait_until(has_exited, "the task of a process that has ended runs do_exit")
+
+
+@pytest.mark.parametrize("cpus", ["1", "8"])
+def test_there_are_as_many_cpus_as_asked_for(fuse: None, tmp_path: Path, cpus: str) -> None:
+    with MountedDaemon(tmp_path, "--isolated", "--cpus", cpus) as daemon:
+        assert len(list((daemon.path / "per_cpu").iterdir())) == int(cpus)
+        assert f"#P:{cpus}" in (daemon.path / "trace").read_text()
