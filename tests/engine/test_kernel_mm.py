@@ -23,24 +23,12 @@ VM_FAULT_SIGBUS, VM_FAULT_SIGSEGV = 2, 0x40
 BASE = 0x2000_0000
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    made = Kernel()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def balanced(kernel: Kernel) -> Iterator[Kernel]:
     """What a test takes it gives back."""
     before = kernel.holdings()
     yield kernel
     assert kernel.holdings() == before
-
-
-@pytest.fixture(scope="module")
-def pids() -> Iterator[int]:
-    return itertools.count(700)
 
 
 @pytest.fixture
