@@ -45,6 +45,7 @@ FUNC_NOTRACE entry_SYSCALL_64
     or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
     push KERNEL_DS
     push rsp
+    add qword ptr [rsp], 8              # where it was before the first push
     push r11
     push KERNEL_CS
     push rcx
