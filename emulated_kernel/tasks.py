@@ -311,6 +311,8 @@ class Tasks:
             if vcpu.current == task.address and rest is not Rest.IDLE:
                 return rest
             if rest is Rest.IDLE:
+                if task.asleep:  # woken for nothing, it went back to sleep
+                    return rest
                 break
             rest = self._machine.park(vcpu)
         raise EmulatedKernelError(f"task {task.pid} does not get CPU {vcpu.number}")

@@ -196,9 +196,10 @@ class Wire:
         body = body[:16] + struct.pack(">H", check) + body[18:]
         return [self._parse(frame) for frame in self.send(ip_frame(6, body, 1))]
 
-    def segments(self) -> list[Segment]:
-        """The TCP segments the guest has sent since somebody looked."""
-        return [self._parse(frame) for frame in self.pending()]
+    def segments(self, port: int = 0) -> list[Segment]:
+        """The TCP segments the guest has sent (from `port`) since somebody looked."""
+        parsed = (self._parse(frame) for frame in self.pending() if frame[23] == 6)
+        return [segment for segment in parsed if port in {0, segment.source}]
 
     @staticmethod
     def _parse(frame: bytes) -> Segment:
@@ -428,12 +429,15 @@ def test_a_closed_port_answers_with_a_reset(wire: Wire) -> None:
     assert wire.tcp(Segment(5001, 81, 77, 0, RST, b"")) == []
 
 
-def test_a_lost_answer_to_a_syn_is_sent_again(wire: Wire, sockets: Sockets) -> None:
+def test_a_lost_answer_to_a_syn_is_sent_again(wire: Wire, sockets: Sockets, guest: Guest) -> None:
     listener = sockets.listen(GUEST_IP, 82)
     first = wire.tcp(Segment(5002, 82, 500, 0, SYN, b""))
     second = wire.tcp(Segment(5002, 82, 500, 0, SYN, b""))
     assert [s.flags for s in first + second] == [SYN | ACK, SYN | ACK]
     assert first[0].seq == second[0].seq
+    guest.tick(guest.constant("TCP_TIMEOUT_INIT") + 20)  # nobody asked again, it is sent anyway
+    (third,) = wire.segments(82)
+    assert third == first[0]
     sockets.close(listener)
 
 
@@ -491,6 +495,121 @@ def test_what_lies_outside_the_window_is_refused(wire: Wire, sockets: Sockets) -
     assert sockets.state(connection) == ESTABLISHED
     sockets.close(connection)
     sockets.close(listener)
+
+
+def _pass_time(guest: Guest, ticks: int) -> None:
+    """A pause without interrupts, ended by one tick."""
+    clock = guest.machine.cpus[0].word("CLOCK_PTR")
+    guest.memory.set_u64(clock, guest.memory.u64(clock) + ticks * 4_000_000)
+    guest.tick()
+
+
+def test_what_is_not_acknowledged_is_sent_again_ever_later(
+    wire: Wire, sockets: Sockets, guest: Guest
+) -> None:
+    listener = sockets.listen(GUEST_IP, 87)
+    mine, theirs = _handshake(wire, 87, source=5007)
+    connection = sockets.accept(listener)
+    assert sockets.send(connection, b"anybody there?") == 14
+    (first,) = wire.segments(87)
+    start = guest.jiffies
+    again = []
+    for _ in range(1900):
+        guest.tick()
+        if wire.segments(87):
+            again.append(guest.jiffies - start)
+    initial = guest.constant("TCP_TIMEOUT_INIT")
+    assert [round(ticks / initial) for ticks in again] == [1, 3, 7]
+    assert sockets.field(connection, "TP_SND_CWND") == 1
+    assert wire.tcp(Segment(5007, 87, mine, theirs + 14, ACK, b"")) == []
+    assert sockets.field(connection, "TP_PACKETS_OUT") == 0
+    guest.tick(600)
+    assert wire.segments(87) == []
+    assert first.data == b"anybody there?"
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_a_connection_is_given_up_in_the_end(wire: Wire, sockets: Sockets, guest: Guest) -> None:
+    listener = sockets.listen(GUEST_IP, 88)
+    _handshake(wire, 88, source=5008)
+    connection = sockets.accept(listener)
+    assert sockets.send(connection, b"hello?") == 6
+    sent = len(wire.segments(88))
+    for _ in range(20):
+        _pass_time(guest, 40_000)
+        sent += len(wire.segments(88))
+    assert sockets.receive(connection, 10) == -110  # ETIMEDOUT
+    assert sent == 1 + guest.constant("TCP_RETRIES")
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_the_last_segment_is_probed_when_its_acknowledgment_is_late(
+    wire: Wire, sockets: Sockets, guest: Guest
+) -> None:
+    listener = sockets.listen(GUEST_IP, 89)
+    mine, theirs = _handshake(wire, 89, source=5009)
+    connection = sockets.accept(listener)
+    sockets.send(connection, b"one")
+    wire.segments(89)
+    assert wire.tcp(Segment(5009, 89, mine, theirs + 3, ACK, b"")) == []
+    assert 0 < sockets.field(connection, "TP_SRTT_US") < 8 * 4000
+    rto = sockets.field(connection, "ICSK_RTO")
+    assert rto == guest.constant("TCP_RTO_MIN")
+    guest.memory.set_u32(sockets.sk(connection) + guest.constant("ICSK_RTO"), 200)
+    sockets.send(connection, b"two")
+    wire.segments(89)
+    guest.tick(rto + 8)
+    (probe,) = wire.segments(89)
+    assert (probe.seq, probe.data) == ((theirs + 3) & 0xFFFFFFFF, b"two")
+    assert sockets.field(connection, "TP_SND_CWND") > 1  # no loss yet
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_acknowledgments_may_wait_for_more_data(wire: Wire, sockets: Sockets, guest: Guest) -> None:
+    listener = sockets.listen(GUEST_IP, 90)
+    mine, theirs = _handshake(wire, 90, source=5010)
+    connection = sockets.accept(listener)
+    answers = [
+        wire.tcp(Segment(5010, 90, mine + 5 * number, theirs, ACK | PSH, b"small"))
+        for number in range(20)
+    ]
+    assert [len(each) for each in answers] == [1] * 16 + [0] * 4
+    guest.tick(guest.constant("TCP_DELACK_MIN") + 2)
+    (late,) = wire.segments(90)
+    assert late.ack == mine + 100
+    assert sockets.receive(connection, 200) == b"small" * 20
+    assert wire.tcp(Segment(5010, 90, mine + 100, theirs, ACK, b"x")) == []
+    assert sockets.receive(connection, 200) == b"x"
+    (at_once,) = wire.segments(90)  # the reader took all there was
+    assert at_once.ack == mine + 101
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_nothing_is_left_of_connections_in_the_end(sockets: Sockets, guest: Guest) -> None:
+    hash_at, hash_size = guest.label("tcp_ehash"), 8 * guest.constant("INET_HASH_SIZE")
+    objects = guest.memory.u64(guest.label("skbuff_head_cache")) + guest.constant("CACHE_IN_USE")
+
+    def is_empty() -> bool:
+        return not any(guest.memory.read(hash_at, hash_size))
+
+    for _ in range(40):  # what other tests left behind gives up, too
+        _pass_time(guest, 40_000)
+    assert is_empty()
+    in_use = guest.memory.u64(objects)
+    listener, client, server = _pair(sockets, 8011)
+    assert sockets.send(client, b"read") == 4
+    assert sockets.receive(server, 10) == b"read"
+    assert not is_empty()
+    for sock in (client, server, listener):
+        sockets.close(sock)
+    assert not is_empty()  # TIME_WAIT
+    _pass_time(guest, guest.constant("TCP_TIMEWAIT_LEN") + 512)  # the wheel's grain over there
+    assert is_empty()
+    assert guest.memory.u64(objects) == in_use
 
 
 # --- between the guest's own sockets --------------------------------------------------------------

@@ -234,13 +234,19 @@ class Guest:
         for _ in range(rounds):
             busy = False
             for vcpu in self.machine.cpus:
-                pending = self.memory.u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"])
-                if pending or vcpu.word("WAKE_LIST"):
+                if vcpu.word("WAKE_LIST"):
+                    busy = True
+                    self._interrupt(vcpu, "asm_sysvec_call_function_single")
+                elif self.memory.u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"]):
                     busy = True
                     self._interrupt(vcpu, "asm_sysvec_reschedule_ipi")
             if not busy:
                 return
-        raise AssertionError("the guest does not come to rest")
+        states = [
+            (vcpu.rest.name, self.memory.cstring(vcpu.current + CONSTANTS["TASK_COMM"], 16))
+            for vcpu in self.machine.cpus
+        ]
+        raise AssertionError(f"the guest does not come to rest: {states}")
 
     def tick(self, ticks: int = 1) -> None:
         """Time goes on by ticks of 4 ms, each with its interrupt on every CPU."""

@@ -107,33 +107,89 @@ FUNC inet_csk_reqsk_queue_add           # rdi listener, rsi request, rdx connect
 ENDFUNC inet_csk_reqsk_queue_add
 
 FUNC inet_csk_reqsk_queue_hash_add      # rdi listener, rsi request, edx ticks
-    PROLOGUE
-    mov rdi, rsi
+    ENTER2
+    mov rbx, rsi
+    mov r12d, edx
+    lea rdi, [rbx + RSK_TIMER]
+    mov rsi, offset reqsk_timer_handler
+    xor edx, edx
+    call init_timer_key
+    lea rdi, [rbx + RSK_TIMER]
+    mov esi, r12d
+    add rsi, [rip + jiffies_64]
+    call mod_timer
+    SOCK_HOLD rbx                       # the timer's
+    mov rdi, rbx
     xor esi, esi
     call inet_ehash_insert
-    EPILOGUE
+    LEAVE2
 ENDFUNC inet_csk_reqsk_queue_hash_add
 
-FUNC inet_csk_reqsk_queue_drop          # rdi listener, rsi request: nothing comes of it
+# The last step of the handshake did not come in time: our answer once more, or no more. rdi timer
+FUNC reqsk_timer_handler
+    ENTER2
+    lea rbx, [rdi - RSK_TIMER]
+    mov r12, [rbx + RSK_LISTENER]
+    cmp byte ptr [r12 + SK_STATE], TCP_LISTEN
+    jne .Ldrop
+    cmp dword ptr [rbx + RSK_NUM_TIMEOUT], TCP_SYNACK_RETRIES
+    jae .Ldrop
+    cmp qword ptr [rbx + SK_PPREV], 0   # it has become a connection
+    je .Lput
+    mov rdi, r12
+    mov rsi, rbx
+    call tcp_rtx_synack
+    inc dword ptr [rbx + RSK_NUM_TIMEOUT]
+    mov ecx, [rbx + RSK_NUM_TIMEOUT]
+    mov esi, TCP_TIMEOUT_INIT
+    shl esi, cl
+    add rsi, [rip + jiffies_64]
+    lea rdi, [rbx + RSK_TIMER]
+    call mod_timer
+    LEAVE2
+.Ldrop:
+    mov rdi, r12
+    mov rsi, rbx
+    call inet_csk_reqsk_queue_drop
+.Lput:
+    mov rdi, rbx
+    call sock_gen_put
+    LEAVE2
+ENDFUNC reqsk_timer_handler
+
+# rdi request: its timer and the timer's reference. Clobbers like a call.
+FUNC_NOTRACE reqsk_stop_timer
     ENTER1
     push rax
-    mov rbx, rsi
-    mov rdi, offset inet_ehash_lock
-    call _raw_spin_lock_bh
-    mov rdi, rbx
-    mov rdx, [rdi + SK_PPREV]
-    CHAIN_DEL SK_NEXT
-    push rdx
-    push rdx
-    mov rdi, offset inet_ehash_lock
-    call _raw_spin_unlock_bh
-    pop rdx
-    test rdx, rdx
+    mov rbx, rdi
+    add rdi, RSK_TIMER
+    call timer_delete
+    test eax, eax
     je .Lout
     mov rdi, rbx
     call sock_gen_put
 .Lout:
     LEAVE1
+ENDFUNC reqsk_stop_timer
+
+FUNC inet_csk_reqsk_queue_drop          # rdi listener, rsi request: nothing comes of it
+    ENTER2
+    mov rbx, rsi
+    mov rdi, offset inet_ehash_lock
+    call _raw_spin_lock_bh
+    mov rdi, rbx
+    mov r12, [rdi + SK_PPREV]
+    CHAIN_DEL SK_NEXT
+    mov rdi, offset inet_ehash_lock
+    call _raw_spin_unlock_bh
+    test r12, r12
+    je .Lout
+    mov rdi, rbx
+    call reqsk_stop_timer
+    mov rdi, rbx
+    call sock_gen_put
+.Lout:
+    LEAVE2
 ENDFUNC inet_csk_reqsk_queue_drop
 
 FUNC inet_csk_complete_hashdance        # rdi listener, rsi connection, rdx request; rax connection
@@ -144,6 +200,8 @@ FUNC inet_csk_complete_hashdance        # rdi listener, rsi connection, rdx requ
     mov rsi, rdx
     mov rdx, r12
     call inet_csk_reqsk_queue_add
+    mov rdi, r13
+    call reqsk_stop_timer
     mov rdi, r13                        # the hash's reference: the connection took its place there
     call sock_gen_put
     mov rax, r12

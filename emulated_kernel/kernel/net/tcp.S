@@ -488,8 +488,14 @@ FUNC tcp_cleanup_rbuf
     je .Lwindow
     mov eax, [rbx + TP_RCV_NXT]
     sub eax, [rbx + TP_RCV_WUP]
-    cmp eax, [rbx + TP_ADVMSS]
+    cmp eax, [rbx + TP_RCV_MSS]
     ja .Lack
+    test r12d, r12d
+    je .Lwindow
+    test byte ptr [rbx + ICSK_ACK_PENDING], ICSK_ACK_PUSHED
+    je .Lwindow
+    cmp dword ptr [rbx + SK_RMEM_ALLOC], 0
+    je .Lack                            # the reader took all there is
 .Lwindow:
     test r12d, r12d
     je .Lout

@@ -320,7 +320,7 @@ FUNC __tcp_ack_snd_check
     jne .Lnow
     mov eax, [rdi + TP_RCV_NXT]
     sub eax, [rdi + TP_RCV_WUP]
-    cmp eax, [rdi + TP_ADVMSS]
+    cmp eax, [rdi + TP_RCV_MSS]
     ja .Lnow
     call tcp_send_delayed_ack
     EPILOGUE

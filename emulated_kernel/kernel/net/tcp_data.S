@@ -6,12 +6,22 @@ FUNC tcp_event_data_recv                # rdi sock, rsi skb with data
     ENTER2
     mov rbx, rdi
     mov r12, rsi
-    or byte ptr [rdi + ICSK_ACK_PENDING], 1
-    mov eax, [rsi + SKB_LEN]
-    cmp eax, 128
-    jb 1f
+    or byte ptr [rdi + ICSK_ACK_PENDING], ICSK_ACK_SCHED
+    mov eax, [rsi + SKB_LEN]            # tcp_measure_rcv_mss
+    cmp eax, [rdi + TP_RCV_MSS]
+    jb .Lsmall
+    mov ecx, [rdi + TP_ADVMSS]
+    cmp eax, ecx
+    cmova eax, ecx
+    mov [rdi + TP_RCV_MSS], eax
+    jmp .Lgrow
+.Lsmall:
+    or byte ptr [rdi + ICSK_ACK_PENDING], ICSK_ACK_PUSHED
+.Lgrow:
+    cmp dword ptr [rsi + SKB_LEN], 128
+    jb .Lout
     call tcp_grow_window
-1:
+.Lout:
     LEAVE2
 ENDFUNC tcp_event_data_recv
 
@@ -114,11 +124,11 @@ FUNC tcp_data_queue                     # rdi sock, rsi skb from the TCP header 
     call tcp_trim_head
     jmp .Lnext
 .Lagain:                                # all of it is here already: say so at once
-    or byte ptr [rbx + ICSK_ACK_PENDING], 1
+    or byte ptr [rbx + ICSK_ACK_PENDING], ICSK_ACK_SCHED
 .Lout_of_window:
     mov rdi, rbx
     mov byte ptr [rdi + ICSK_ACK_QUICK], 2
-    or byte ptr [rbx + ICSK_ACK_PENDING], 1
+    or byte ptr [rbx + ICSK_ACK_PENDING], ICSK_ACK_SCHED
 .Ldrop:
     mov rdi, r12
     mov esi, 19
@@ -131,7 +141,7 @@ FUNC_NOTRACE tcp_data_queue_ofo
     ENTER2
     mov rbx, rdi
     mov r12, rsi
-    or byte ptr [rbx + ICSK_ACK_PENDING], 1
+    or byte ptr [rbx + ICSK_ACK_PENDING], ICSK_ACK_SCHED
     lea rdi, [rbx + TP_OFO_QUEUE]
     SKB_LIST_READY rdi
     mov rcx, [rdi]
@@ -210,7 +220,7 @@ FUNC tcp_fin                            # rdi sock: the other side has no more t
     ENTER1
     push rax
     mov rbx, rdi
-    or byte ptr [rbx + ICSK_ACK_PENDING], 1
+    or byte ptr [rbx + ICSK_ACK_PENDING], ICSK_ACK_SCHED
     mov byte ptr [rbx + ICSK_ACK_QUICK], 2
     or dword ptr [rbx + SK_SHUTDOWN], RCV_SHUTDOWN
     or dword ptr [rbx + SK_FLAGS], SOCK_DONE

@@ -202,6 +202,7 @@ FUNC tcp_init_transfer                  # rdi sock whose connection is there
     PROLOGUE
     mov dword ptr [rdi + TP_SND_CWND], TCP_INIT_CWND
     mov dword ptr [rdi + TP_SND_SSTHRESH], TCP_INFINITE_SSTHRESH
+    mov dword ptr [rdi + TP_RCV_MSS], 536
     mov byte ptr [rdi + ICSK_ACK_QUICK], 16
     EPILOGUE
 ENDFUNC tcp_init_transfer

@@ -285,6 +285,9 @@ FUNC tcp_write_xmit
     js .Ldone
     test r14d, r14d                     # tcp_nagle_test
     jne .Lsend
+    lea rcx, [rbx + SK_WRITE_QUEUE]
+    cmp [r12], rcx
+    jne .Lsend                          # not the last one
     cmp [r12 + SKB_LEN], r13d
     jae .Lsend
     test byte ptr [r12 + TCP_CB_FLAGS], TCPHDR_FIN
@@ -406,7 +409,7 @@ ENDFUNC __tcp_send_ack.part.0
 
 FUNC tcp_send_delayed_ack               # rdi sock
     PROLOGUE
-    or byte ptr [rdi + ICSK_ACK_PENDING], 3
+    or byte ptr [rdi + ICSK_ACK_PENDING], ICSK_ACK_SCHED | ICSK_ACK_TIMER
     lea rsi, [rdi + ICSK_DELACK_TIMER]
     mov rdx, [rip + jiffies_64]
     add rdx, TCP_DELACK_MIN
