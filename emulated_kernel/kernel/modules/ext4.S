@@ -14,7 +14,7 @@ FUNC_NOTRACE init_module                # eax 0 or error; it does not sleep
     mov [rip + vda1], rax
     test rax, rax
     je .Lnomem
-    mov edi, NR_BLOCKS * BH_BYTES
+    mov edi, NR_BLOCKS * JB_BYTES
     mov esi, GFP_KERNEL | GFP_ZERO
     call __kmalloc
     mov [rip + buffer_heads], rax
@@ -307,7 +307,7 @@ FUNC_NOTRACE jbd2_journal_force_commit_here
     mov rax, [rdi + J_RUNNING]
     test rax, rax
     je .Lout
-    mov eax, [rax + T_TID]
+    mov eax, [rax + TX_TID]
     mov [rdi + J_COMMIT_REQUEST], eax
     lea rdi, [rdi + J_COMMIT_TIMER]
     call timer_delete_sync
@@ -342,12 +342,17 @@ FUNC_NOTRACE ext4_ambient
     mov r8, rbx
     call do_truncate
 .Lappend:
-    mov rax, [rip + jiffies_64]
+    call sched_clock
     xor edx, edx
-    mov ecx, HZ
+    mov ecx, NSEC_PER_SEC
     div rcx
-    imul r8d, edx, 1000 / HZ
-    mov rcx, rax
+    mov r9, rax
+    mov eax, edx
+    xor edx, edx
+    mov ecx, 1000
+    div ecx
+    mov r8d, eax
+    mov rcx, r9
     mov r9d, [rip + s_freeclusters]
     mov eax, [rip + ext4_journal + J_COMMIT_SEQUENCE]
     push rax
@@ -461,9 +466,9 @@ FUNC_NOTRACE cleanup_module
     call destroy_workqueue
     xor ebx, ebx
 .Lbuffer:
-    imul eax, ebx, BH_BYTES
+    imul eax, ebx, JB_BYTES
     add rax, [rip + buffer_heads]
-    mov rdi, [rax + BH_DATA]
+    mov rdi, [rax + JB_DATA]
     xor esi, esi
     call free_pages
     inc ebx
@@ -666,7 +671,7 @@ rsv_conversion_name:
 kjournald2_name:
     .asciz "jbd2/vda1-8"
 log_format:
-    .asciz "[%5llu.%03u] vda1: %u blocks free, transaction %u\n"
+    .asciz "[%5llu.%06u] vda1: %u blocks free, transaction %u\n"
 motd_name:
     .asciz "motd"
 motd_text:
@@ -678,4 +683,4 @@ vda1_hostname_text:
 syslog_name:
     .asciz "syslog"
 syslog_text:
-    .asciz "[    0.000] EXT4-fs (vda1): mounted filesystem with ordered data mode\n"
+    .asciz "[    0.000000] EXT4-fs (vda1): mounted filesystem with ordered data mode\n"

@@ -12,14 +12,14 @@ FUNC_NOTRACE sb_getblk                  # rsi block; rax its buffer, whatever is
     xor eax, eax
     cmp rsi, NR_BLOCKS
     jae .Lout
-    imul rbx, rsi, BH_BYTES
+    imul rbx, rsi, JB_BYTES
     add rbx, [rip + buffer_heads]
-    mov [rbx + BH_BLOCK], esi
-    cmp qword ptr [rbx + BH_DATA], 0
+    mov [rbx + JB_BLOCK], esi
+    cmp qword ptr [rbx + JB_DATA], 0
     jne .Lfound
     mov edi, GFP_KERNEL
     call get_zeroed_page
-    mov [rbx + BH_DATA], rax
+    mov [rbx + JB_DATA], rax
     test rax, rax
     je .Lout
 .Lfound:
@@ -35,7 +35,7 @@ FUNC ext4_sb_bread                      # rdi super block, rsi block, edx flags;
     test rax, rax
     je .Lerror
     mov rbx, rax
-    test dword ptr [rax + BH_STATE], BH_UPTODATE
+    test dword ptr [rax + JB_STATE], JB_UPTODATE
     jne .Lout
     mov rdi, rax
     call ext4_read_bh
@@ -50,11 +50,11 @@ ENDFUNC ext4_sb_bread
 FUNC ext4_read_bh                       # rdi buffer; eax 0
     PROLOGUE
     mov rdx, rdi
-    mov esi, [rdi + BH_BLOCK]
+    mov esi, [rdi + JB_BLOCK]
     DISK_BLOCK rsi
-    mov rdi, [rdi + BH_DATA]
+    mov rdi, [rdi + JB_DATA]
     COPY_PAGE
-    or dword ptr [rdx + BH_STATE], BH_UPTODATE
+    or dword ptr [rdx + JB_STATE], JB_UPTODATE
     xor eax, eax
     EPILOGUE
 ENDFUNC ext4_read_bh
@@ -131,7 +131,7 @@ FUNC ext4_get_group_desc                # rdi super block, esi group, rdx where 
     cmp rax, ERR_MIN
     jae .Lout
     mov [rbx], rax
-    mov rax, [rax + BH_DATA]
+    mov rax, [rax + JB_DATA]
 .Lout:
     LEAVE1
 ENDFUNC ext4_get_group_desc
@@ -168,6 +168,8 @@ FUNC ext4_should_retry_alloc            # rdi super block, rsi int *retries
     xor eax, eax
     cmp dword ptr [rsi], 3
     ja .Lout
+    cmp byte ptr gs:[PREEMPT_DEPTH], 0  # who must not sleep does without
+    jne .Lout
     mov rdi, offset ext4_journal
     call jbd2_journal_force_commit_nested
 .Lout:
@@ -238,7 +240,7 @@ ENDFUNC ext4_mb_regular_allocator
     mov rdi, rbx
     mov rsi, rax
     call __ext4_journal_get_write_access
-    mov rdi, [r14 + BH_DATA]
+    mov rdi, [r14 + JB_DATA]
     mov esi, r12d
     mov edx, r13d
     call \bits
@@ -327,8 +329,8 @@ FUNC ext4_free_blocks                   # rdi handle, rsi inode, edx first, ecx 
     mov rbx, rdi
     mov r12d, edx
     mov r13d, ecx
-    mov rax, [rdi + H_TRANSACTION]
-    or dword ptr [rax + T_FREED], T_FREED_BLOCKS
+    mov rax, [rdi + HDL_TRANSACTION]
+    or dword ptr [rax + TX_FREED], TX_FREED_BLOCKS
     test r8d, EXT4_FREE_BLOCKS_METADATA
     je .Ldata
     mov esi, edx
@@ -342,10 +344,10 @@ ENDFUNC ext4_free_blocks
 # The transaction is in the log, so what it freed is free. rdi journal, rsi transaction.
 FUNC ext4_journal_commit_callback
     PROLOGUE
-    test dword ptr [rsi + T_FREED], T_FREED_BLOCKS
+    test dword ptr [rsi + TX_FREED], TX_FREED_BLOCKS
     je .Lout
     mov rdi, [rip + ext4_sb]
-    mov esi, [rsi + T_TID]
+    mov esi, [rsi + TX_TID]
     call ext4_process_freed_data
 .Lout:
     EPILOGUE
@@ -355,7 +357,7 @@ FUNC ext4_process_freed_data            # rdi super block, esi tid
     PROLOGUE
     xor esi, esi
     call ext4_read_block_bitmap
-    mov rsi, [rax + BH_DATA]
+    mov rsi, [rax + JB_DATA]
     mov rdi, offset s_buddy
     mov ecx, NR_BLOCKS / 64
     rep movsq
@@ -381,7 +383,7 @@ ENDFUNC ext4_process_freed_data
     mov rdi, rbx
     mov rsi, rax
     call __ext4_journal_get_write_access
-    mov rax, [r14 + BH_DATA]
+    mov rax, [r14 + JB_DATA]
     \bit dword ptr [rax], r12d
     mov rdi, rbx
     mov rsi, r14
@@ -433,7 +435,7 @@ FUNC __ext4_new_inode                   # rdi handle, rsi directory, edx mode; r
     mov esi, INODE_BITMAP_BLOCK
     xor edx, edx
     call ext4_sb_bread
-    mov rdi, [rax + BH_DATA]
+    mov rdi, [rax + JB_DATA]
     mov esi, NR_INODES
     mov edx, FIRST_INO - 1
     call _find_next_zero_bit

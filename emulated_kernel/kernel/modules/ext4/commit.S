@@ -18,7 +18,7 @@ FUNC jbd2_journal_wait_updates
     mov rsi, rsp
     mov edx, TASK_UNINTERRUPTIBLE
     call prepare_to_wait
-    cmp dword ptr [r12 + T_UPDATES], 0
+    cmp dword ptr [r12 + TX_UPDATES], 0
     je .Lnone
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_write_unlock
@@ -43,22 +43,22 @@ FUNC jbd2_journal_commit_transaction    # rdi journal with a running transaction
     lea rdi, [rdi + J_STATE_LOCK]
     call _raw_write_lock
     mov r12, [rbx + J_RUNNING]
-    mov dword ptr [r12 + T_STATE], T_LOCKED
+    mov dword ptr [r12 + TX_STATE], TX_LOCKED
     mov rdi, rbx
     call jbd2_journal_wait_updates
-    mov dword ptr [r12 + T_STATE], T_COMMIT
+    mov dword ptr [r12 + TX_STATE], TX_COMMIT
     mov [rbx + J_COMMITTING], r12
     mov qword ptr [rbx + J_RUNNING], 0
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_write_unlock
-    mov eax, [r12 + T_NR_BUFFERS]
+    mov eax, [r12 + TX_NR_BUFFERS]
     add eax, 2
     cmp eax, [rbx + J_FREE]
     jbe .Lroom
     mov rdi, rbx
     call jbd2_log_do_checkpoint
 .Lroom:
-    cmp dword ptr [r12 + T_NR_BUFFERS], 0
+    cmp dword ptr [r12 + TX_NR_BUFFERS], 0
     je .Lrecord
     mov rdi, r12
     mov esi, JBD2_DESCRIPTOR_BLOCK
@@ -66,11 +66,11 @@ FUNC jbd2_journal_commit_transaction    # rdi journal with a running transaction
     lea r13, [rax + JH_BYTES]           # the next tag
     xor r15d, r15d                      # the first tag is followed by the uuid
 .Lbuffer:
-    lea rax, [r12 + T_BUFFERS]
+    lea rax, [r12 + TX_BUFFERS]
     mov r14, [rax]
     cmp r14, rax
     je .Ltagged
-    sub r14, BH_LIST
+    sub r14, JB_LIST
     mov rdi, rbx
     lea rsi, [rbp - 48]
     call jbd2_journal_next_log_block
@@ -79,7 +79,7 @@ FUNC jbd2_journal_commit_transaction    # rdi journal with a running transaction
     mov rdx, [rbp - 48]
     call jbd2_journal_write_metadata_buffer
     or r15d, eax
-    mov eax, [r14 + BH_BLOCK]
+    mov eax, [r14 + JB_BLOCK]
     bswap eax
     mov [r13 + TAG_BLOCK], eax
     mov eax, r15d
@@ -112,12 +112,12 @@ FUNC jbd2_journal_commit_transaction    # rdi journal with a running transaction
     call ext4_journal_commit_callback
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_write_lock
-    mov eax, [r12 + T_TID]
+    mov eax, [r12 + TX_TID]
     mov [rbx + J_COMMIT_SEQUENCE], eax
     mov qword ptr [rbx + J_COMMITTING], 0
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_write_unlock
-    test dword ptr [r12 + T_FREED], T_FREED_METADATA
+    test dword ptr [r12 + TX_FREED], TX_FREED_METADATA
     je .Lkept
     mov rdi, rbx
     call jbd2_log_do_checkpoint
@@ -182,7 +182,7 @@ FUNC jbd2_journal_get_descriptor_buffer
     mov [rax], ecx
     bswap r12d
     mov [rax + JH_TYPE], r12d
-    mov ecx, [rbx + T_TID]
+    mov ecx, [rbx + TX_TID]
     bswap ecx
     mov [rax + JH_SEQUENCE], ecx
     LEAVE2
@@ -195,7 +195,7 @@ FUNC jbd2_journal_write_metadata_buffer
     mov rdi, rdx
     DISK_BLOCK rdi
     mov rdx, rdi
-    mov rsi, [rsi + BH_DATA]
+    mov rsi, [rsi + JB_DATA]
     COPY_PAGE
     mov ecx, JBD2_MAGIC
     bswap ecx

@@ -3,23 +3,25 @@
 
 .text
 
-FUNC ext4_da_reserve_space              # rdi inode: promise it a block; eax 0 or -ENOSPC
-    ENTER1
-    push 0
-    mov rbx, rdi
+# rdi inode: promise it a block; eax 0 or -ENOSPC. With the first one goes a block for a leaf of extents.
+FUNC ext4_da_reserve_space
+    ENTER2
+    EXT4_I rbx, rdi
+    mov r12d, 1
+    cmp dword ptr [rbx + EI_RESERVED], 1
+    adc r12d, 0
     mov rdi, [rdi + INODE_SB]
-    mov esi, 1
+    mov esi, r12d
     mov edx, EXT4_ROOT_BLOCKS
     call ext4_has_free_clusters
     test al, al
     mov eax, -ENOSPC
     je .Lout
-    EXT4_I rcx, rbx
-    lock inc dword ptr [rcx + EI_RESERVED]
-    lock inc dword ptr [rip + s_dirtyclusters]
+    lock inc dword ptr [rbx + EI_RESERVED]
+    lock add [rip + s_dirtyclusters], r12d
     xor eax, eax
 .Lout:
-    LEAVE1
+    LEAVE2
 ENDFUNC ext4_da_reserve_space
 
 FUNC ext4_da_update_reserve_space       # rdi inode, esi promised blocks that it has now
@@ -30,9 +32,15 @@ ENDFUNC ext4_da_update_reserve_space
 
 FUNC ext4_da_release_space              # rdi inode, esi promised blocks that it will not need
     PROLOGUE
+    test esi, esi
+    je .Lout
     EXT4_I rcx, rdi
     lock sub [rcx + EI_RESERVED], esi
+    jne .Lsome
+    inc esi
+.Lsome:
     lock sub [rip + s_dirtyclusters], esi
+.Lout:
     EPILOGUE
 ENDFUNC ext4_da_release_space
 
@@ -42,8 +50,8 @@ FUNC ext4_da_get_block_prep
     ENTER2
     mov rbx, rdi
     mov r12, rdx
-    mov [rdx + MAP_LBLK], esi
-    mov dword ptr [rdx + MAP_LEN], 1
+    mov [rdx + EM_LBLK], esi
+    mov dword ptr [rdx + EM_LEN], 1
     mov rsi, rdi
     xor edi, edi
     xor ecx, ecx
@@ -51,12 +59,12 @@ FUNC ext4_da_get_block_prep
     test eax, eax
     jl .Lout
     jg .Lfound
-    test dword ptr [r12 + MAP_FLAGS], EXT4_MAP_DELAYED
+    test dword ptr [r12 + EM_FLAGS], EXT4_MAP_DELAYED
     jne .Lfound
     mov rdi, rbx
-    mov esi, [r12 + MAP_LBLK]
+    mov esi, [r12 + EM_LBLK]
     call ext4_insert_delayed_block
-    mov dword ptr [r12 + MAP_FLAGS], EXT4_MAP_NEW | EXT4_MAP_DELAYED
+    mov dword ptr [r12 + EM_FLAGS], EXT4_MAP_NEW | EXT4_MAP_DELAYED
     LEAVE2
 .Lfound:
     xor eax, eax
@@ -89,7 +97,7 @@ ENDFUNC ext4_insert_delayed_block
 # error (__block_write_begin).
 FUNC ext4_block_write_begin
     ENTER4
-    sub rsp, MAP_BYTES + 8
+    sub rsp, EM_BYTES + 8
     mov rbx, rdi
     mov r12, rsi
     mov r13d, edx
@@ -161,10 +169,10 @@ ENDFUNC ext4_da_write_begin
 # Has the block of a page a place already, so that the file may be as long on the disk as the write makes it?
 FUNC ext4_da_should_update_i_disksize   # rdi page; al
     PROLOGUE
-    sub rsp, MAP_BYTES + 8
+    sub rsp, EM_BYTES + 8
     mov rax, [rdi + PAGE_INDEX]
-    mov [rsp + MAP_LBLK], eax
-    mov dword ptr [rsp + MAP_LEN], 1
+    mov [rsp + EM_LBLK], eax
+    mov dword ptr [rsp + EM_LEN], 1
     mov rsi, [rdi + PAGE_MAPPING]
     mov rsi, [rsi + MAPPING_HOST]
     xor edi, edi

@@ -22,7 +22,7 @@ FUNC ext4_find_extent
     cmp rax, ERR_MIN
     jae .Lout
     mov [r13 + EPATH_BH], rax
-    mov rbx, [rax + BH_DATA]
+    mov rbx, [rax + JB_DATA]
 .Lleaf:
     mov rdi, rbx
     call __ext4_ext_check
@@ -111,7 +111,7 @@ FUNC ext4_ext_map_blocks
     mov r13, rdi
     mov r14d, ecx
     mov rdi, rsi
-    mov esi, [r12 + MAP_LBLK]
+    mov esi, [r12 + EM_LBLK]
     lea rdx, [rbp - EMAP_PATH]
     call ext4_find_extent
     test eax, eax
@@ -120,41 +120,41 @@ FUNC ext4_ext_map_blocks
     test rdx, rdx
     je .Lhole
     EXT_ACTUAL_LEN eax, rdx, r8d
-    mov ecx, [r12 + MAP_LBLK]
+    mov ecx, [r12 + EM_LBLK]
     sub ecx, [rdx + EE_BLOCK]
     sub eax, ecx
     jbe .Lhole
     add ecx, [rdx + EE_START]
-    mov [r12 + MAP_PBLK], rcx
+    mov [r12 + EM_PBLK], rcx
     mov ecx, EXT4_MAP_MAPPED
     cmp r8d, EXT_INIT_MAX_LEN
     jbe .Lwritten
     mov ecx, EXT4_MAP_UNWRITTEN
 .Lwritten:
-    or [r12 + MAP_FLAGS], ecx
-    cmp eax, [r12 + MAP_LEN]
+    or [r12 + EM_FLAGS], ecx
+    cmp eax, [r12 + EM_LEN]
     jae .Llength
-    mov [r12 + MAP_LEN], eax
+    mov [r12 + EM_LEN], eax
 .Llength:
-    mov eax, [r12 + MAP_LEN]
+    mov eax, [r12 + EM_LEN]
     LEAVE5
 .Lhole:
     lea rdi, [rbp - EMAP_PATH]
     call ext4_ext_next_allocated_block
-    sub eax, [r12 + MAP_LBLK]
-    cmp eax, [r12 + MAP_LEN]
+    sub eax, [r12 + EM_LBLK]
+    cmp eax, [r12 + EM_LEN]
     jae .Lgap
-    mov [r12 + MAP_LEN], eax
+    mov [r12 + EM_LEN], eax
 .Lgap:
     xor eax, eax
     test r14d, EXT4_GET_BLOCKS_CREATE
     je .Lout
     mov [rbp - EMAP_AR + AR_INODE], rbx
-    mov eax, [r12 + MAP_LEN]
+    mov eax, [r12 + EM_LEN]
     mov [rbp - EMAP_AR + AR_LEN], eax
     mov [rbp - EMAP_AR + AR_FLAGS], r14d
     lea rdi, [rbp - EMAP_PATH]
-    mov esi, [r12 + MAP_LBLK]
+    mov esi, [r12 + EM_LBLK]
     call ext4_ext_find_goal
     mov [rbp - EMAP_AR + AR_GOAL], rax
     mov rdi, r13
@@ -165,10 +165,10 @@ FUNC ext4_ext_map_blocks
     mov r15, rax
     mov eax, [rbp - EMAP_ERROR]
     je .Lout
-    mov [r12 + MAP_PBLK], r15
+    mov [r12 + EM_PBLK], r15
     mov eax, [rbp - EMAP_AR + AR_LEN]
-    mov [r12 + MAP_LEN], eax
-    mov ecx, [r12 + MAP_LBLK]
+    mov [r12 + EM_LEN], eax
+    mov ecx, [r12 + EM_LBLK]
     mov [rbp - EMAP_NEW + EE_BLOCK], ecx
     mov [rbp - EMAP_NEW + EE_START], r15d
     mov ecx, EXT4_MAP_NEW | EXT4_MAP_MAPPED
@@ -177,7 +177,7 @@ FUNC ext4_ext_map_blocks
     mov ecx, EXT4_MAP_NEW | EXT4_MAP_UNWRITTEN
     or eax, EXT_INIT_MAX_LEN
 .Lflags:
-    or [r12 + MAP_FLAGS], ecx
+    or [r12 + EM_FLAGS], ecx
     mov [rbp - EMAP_NEW + EE_LEN], eax  # and the high bits of where it is
     mov rdi, r13
     mov rsi, rbx
@@ -186,13 +186,13 @@ FUNC ext4_ext_map_blocks
     call ext4_ext_insert_extent
     test eax, eax
     jne .Lgiveback
-    mov eax, [r12 + MAP_LEN]
+    mov eax, [r12 + EM_LEN]
     shl eax, PAGE_SHIFT - 9
     add [rbx + INODE_BLOCKS], rax
     test r14d, EXT4_GET_BLOCKS_DELALLOC_RESERVE
     je .Ldirty
     mov rdi, rbx
-    mov esi, [r12 + MAP_LEN]
+    mov esi, [r12 + EM_LEN]
     call ext4_da_update_reserve_space
 .Ldirty:
     mov rdi, r13
@@ -200,7 +200,7 @@ FUNC ext4_ext_map_blocks
     call __ext4_mark_inode_dirty
     test eax, eax
     jne .Lout
-    mov eax, [r12 + MAP_LEN]
+    mov eax, [r12 + EM_LEN]
 .Lout:
     LEAVE5
 .Lgiveback:
@@ -208,7 +208,7 @@ FUNC ext4_ext_map_blocks
     mov rdi, r13
     mov rsi, rbx
     mov edx, r15d
-    mov ecx, [r12 + MAP_LEN]
+    mov ecx, [r12 + EM_LEN]
     xor r8d, r8d
     call ext4_free_blocks
     mov eax, r14d
@@ -396,7 +396,12 @@ FUNC ext4_ext_grow_indepth
     mov [rsp + AR_INODE], rsi
     mov qword ptr [rsp + AR_GOAL], 0
     mov dword ptr [rsp + AR_LEN], 1
-    mov dword ptr [rsp + AR_FLAGS], 0
+    EXT4_I rax, rsi
+    cmp dword ptr [rax + EI_RESERVED], 1
+    sbb eax, eax
+    not eax
+    and eax, EXT4_GET_BLOCKS_DELALLOC_RESERVE   # a block was promised for it
+    mov [rsp + AR_FLAGS], eax
     mov rsi, rsp
     lea rdx, [rsp + AR_BYTES]
     call ext4_mb_new_blocks
@@ -412,12 +417,12 @@ FUNC ext4_ext_grow_indepth
     mov rdi, rbx
     mov rsi, rax
     call jbd2_journal_get_create_access
-    mov rdi, [r14 + BH_DATA]
+    mov rdi, [r14 + JB_DATA]
     EXT4_I rsi, r12
     add rsi, EI_DATA
     mov edx, RAW_BLOCK_BYTES
     call memcpy
-    mov rdi, [r14 + BH_DATA]
+    mov rdi, [r14 + JB_DATA]
     mov word ptr [rdi + EH_MAX], EXT_LEAF_MAX
     EXT4_I rax, r12
     add rax, EI_DATA

@@ -151,7 +151,7 @@ FUNC ext4_sync_fs                       # rdi super block, esi whether to wait; 
     mov rcx, [rdi + J_RUNNING]
     test rcx, rcx
     je .Lclean
-    mov esi, [rcx + T_TID]
+    mov esi, [rcx + TX_TID]
     test r12d, r12d
     jne .Lwait
     call jbd2_log_start_commit

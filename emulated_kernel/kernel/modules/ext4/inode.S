@@ -77,7 +77,7 @@ FUNC __ext4_get_inode_loc               # rdi super block, rsi inode number, rdx
     cmp rax, ERR_MIN
     jae .Lout
     mov [rbx + ILOC_BH], rax
-    add r12, [rax + BH_DATA]
+    add r12, [rax + JB_DATA]
     mov [rbx + ILOC_RAW], r12
     xor eax, eax
 .Lout:
@@ -232,8 +232,8 @@ FUNC ext4_do_update_inode
     mov rdi, r13
     mov rsi, r14
     call __ext4_handle_dirty_metadata
-    mov rcx, [r13 + H_TRANSACTION]      # ext4_update_inode_fsync_trans
-    mov ecx, [rcx + T_TID]
+    mov rcx, [r13 + HDL_TRANSACTION]      # ext4_update_inode_fsync_trans
+    mov ecx, [rcx + TX_TID]
     EXT4_I rdx, rbx
     mov [rdx + EI_SYNC_TID], ecx
     mov [rdx + EI_DATASYNC_TID], ecx
@@ -305,21 +305,21 @@ FUNC ext4_map_blocks
     mov r12, rdx
     mov r13, rdi
     mov r14d, ecx
-    mov dword ptr [r12 + MAP_FLAGS], 0
+    mov dword ptr [r12 + EM_FLAGS], 0
     mov rdi, rsi
-    mov esi, [r12 + MAP_LBLK]
+    mov esi, [r12 + EM_LBLK]
     xor edx, edx
     mov rcx, rsp
     call ext4_es_lookup_extent
     test eax, eax
     je .Lextents
-    mov ecx, [r12 + MAP_LBLK]
+    mov ecx, [r12 + EM_LBLK]
     sub ecx, [rsp + ES_LBLK]
     mov eax, [rsp + ES_LEN]
     sub eax, ecx
-    cmp eax, [r12 + MAP_LEN]
+    cmp eax, [r12 + EM_LEN]
     jae .Llength
-    mov [r12 + MAP_LEN], eax
+    mov [r12 + EM_LEN], eax
 .Llength:
     add rcx, [rsp + ES_PBLK]
     mov edx, [rsp + ES_STATUS]
@@ -327,14 +327,14 @@ FUNC ext4_map_blocks
     xor r15d, r15d
     test edx, EXTENT_STATUS_DELAYED
     jne .Lflags
-    mov [r12 + MAP_PBLK], rcx
-    mov r15d, [r12 + MAP_LEN]
+    mov [r12 + EM_PBLK], rcx
+    mov r15d, [r12 + EM_LEN]
     mov eax, EXT4_MAP_MAPPED
     test edx, EXTENT_STATUS_WRITTEN
     jne .Lflags
     mov eax, EXT4_MAP_UNWRITTEN
 .Lflags:
-    mov [r12 + MAP_FLAGS], eax
+    mov [r12 + EM_FLAGS], eax
     jmp .Lmapped
 .Lextents:
     EXT4_I rdi, rbx
@@ -362,7 +362,7 @@ FUNC ext4_map_blocks
     EXT4_I rdi, rbx
     add rdi, EI_DATA_SEM
     call down_write
-    mov dword ptr [r12 + MAP_FLAGS], 0
+    mov dword ptr [r12 + EM_FLAGS], 0
     mov rdi, r13
     mov rsi, rbx
     mov rdx, r12
@@ -377,14 +377,14 @@ FUNC ext4_map_blocks
     jle .Lout
 .Lremember:
     mov r8d, EXTENT_STATUS_WRITTEN
-    test dword ptr [r12 + MAP_FLAGS], EXT4_MAP_UNWRITTEN
+    test dword ptr [r12 + EM_FLAGS], EXT4_MAP_UNWRITTEN
     je .Linsert
     mov r8d, EXTENT_STATUS_UNWRITTEN
 .Linsert:
     mov rdi, rbx
-    mov esi, [r12 + MAP_LBLK]
+    mov esi, [r12 + EM_LBLK]
     mov edx, r15d
-    mov rcx, [r12 + MAP_PBLK]
+    mov rcx, [r12 + EM_PBLK]
     call ext4_es_insert_extent
     mov eax, r15d
 .Lout:
@@ -395,18 +395,18 @@ ENDFUNC ext4_map_blocks
 # hole, or error.
 FUNC ext4_bread
     ENTER2
-    sub rsp, MAP_BYTES
+    sub rsp, EM_BYTES
     mov rbx, rdi
     mov r12, rsi
-    mov [rsp + MAP_LBLK], edx
-    mov dword ptr [rsp + MAP_LEN], 1
+    mov [rsp + EM_LBLK], edx
+    mov dword ptr [rsp + EM_LEN], 1
     mov rdx, rsp
     call ext4_map_blocks
     movsxd rax, eax
     test rax, rax
     jle .Lout
-    mov rsi, [rsp + MAP_PBLK]
-    test dword ptr [rsp + MAP_FLAGS], EXT4_MAP_NEW
+    mov rsi, [rsp + EM_PBLK]
+    test dword ptr [rsp + EM_FLAGS], EXT4_MAP_NEW
     jne .Lnew
     mov rdi, [r12 + INODE_SB]
     xor edx, edx
@@ -433,7 +433,7 @@ ENDFUNC ext4_bread
 # The rest of the page behind byte rdx becomes zero, on the disk as well: rdi handle, rsi mapping; eax.
 FUNC ext4_block_truncate_page
     ENTER3
-    sub rsp, MAP_BYTES
+    sub rsp, EM_BYTES
     mov r12, rsi
     mov r13, rdx
     xor eax, eax
@@ -441,13 +441,13 @@ FUNC ext4_block_truncate_page
     je .Lout
     mov rdx, r13
     shr rdx, PAGE_SHIFT
-    mov [rsp + MAP_LBLK], edx
-    mov dword ptr [rsp + MAP_LEN], 1
+    mov [rsp + EM_LBLK], edx
+    mov dword ptr [rsp + EM_LEN], 1
     mov rsi, [rsi + MAPPING_HOST]
     mov rdx, rsp
     xor ecx, ecx
     call ext4_map_blocks
-    test dword ptr [rsp + MAP_FLAGS], EXT4_MAP_MAPPED | EXT4_MAP_UNWRITTEN | EXT4_MAP_DELAYED
+    test dword ptr [rsp + EM_FLAGS], EXT4_MAP_MAPPED | EXT4_MAP_UNWRITTEN | EXT4_MAP_DELAYED
     je .Lout
     mov rdi, r12
     mov rsi, r13

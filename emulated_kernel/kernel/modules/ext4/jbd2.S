@@ -14,7 +14,7 @@ FUNC_NOTRACE journal_current_handle
     mov rax, [rax]
     cmp rax, rdx
     je 2f
-    cmp [rax + H_TASK], rcx
+    cmp [rax + HDL_TASK], rcx
     jne 1b
     ret
 2:
@@ -38,19 +38,19 @@ FUNC jbd2__journal_start                # rdi journal, esi credits, edx reserved
     call journal_current_handle
     test rax, rax
     je .Lnew
-    inc dword ptr [rax + H_REF]
+    inc dword ptr [rax + HDL_REF]
     LEAVE3
 .Lnew:
-    mov edi, H_BYTES
+    mov edi, HDL_BYTES
     mov esi, GFP_KERNEL | GFP_ZERO
     call __kmalloc
     test rax, rax
     je .Lnomem
     mov r13, rax
-    mov dword ptr [rax + H_REF], 1
-    mov [rax + H_CREDITS], r12d
+    mov dword ptr [rax + HDL_REF], 1
+    mov [rax + HDL_CREDITS], r12d
     mov rcx, gs:[CURRENT_TASK]
-    mov [rax + H_TASK], rcx
+    mov [rax + HDL_TASK], rcx
     mov rdi, rbx
     mov rsi, rax
     call start_this_handle
@@ -81,7 +81,7 @@ FUNC start_this_handle
     jne .Lrunning
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_read_unlock
-    mov edi, T_BYTES
+    mov edi, TX_BYTES
     mov esi, GFP_KERNEL | GFP_ZERO
     call __kmalloc
     mov r13, rax
@@ -102,19 +102,19 @@ FUNC start_this_handle
     call kfree
     jmp .Lrepeat
 .Lrunning:
-    cmp dword ptr [r13 + T_STATE], T_RUNNING
+    cmp dword ptr [r13 + TX_STATE], TX_RUNNING
     je .Lcredits
     mov rdi, rbx
     call wait_transaction_locked
     jmp .Lrepeat
 .Lcredits:
     mov rdi, rbx
-    mov esi, [r12 + H_CREDITS]
+    mov esi, [r12 + HDL_CREDITS]
     call add_transaction_credits
     test eax, eax
     jne .Lrepeat
-    mov [r12 + H_TRANSACTION], r13
-    lock inc dword ptr [r13 + T_UPDATES]
+    mov [r12 + HDL_TRANSACTION], r13
+    lock inc dword ptr [r13 + TX_UPDATES]
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_read_unlock
     lea rdi, [rbx + J_LIST_LOCK]
@@ -136,14 +136,14 @@ FUNC jbd2_get_transaction               # rdi journal (locked for writing), rsi 
     mov r12, rsi
     mov eax, [rdi + J_TRANSACTION_SEQUENCE]
     inc dword ptr [rdi + J_TRANSACTION_SEQUENCE]
-    mov [rsi + T_TID], eax
-    mov dword ptr [rsi + T_STATE], T_RUNNING
-    lea rax, [rsi + T_BUFFERS]
+    mov [rsi + TX_TID], eax
+    mov dword ptr [rsi + TX_STATE], TX_RUNNING
+    lea rax, [rsi + TX_BUFFERS]
     LIST_INIT rax
     mov [rdi + J_RUNNING], rsi
     mov rsi, [rip + jiffies_64]
     add rsi, COMMIT_INTERVAL
-    mov [r12 + T_EXPIRES], rsi
+    mov [r12 + TX_EXPIRES], rsi
     lea rdi, [rbx + J_COMMIT_TIMER]
     call mod_timer
     LEAVE2
@@ -179,7 +179,7 @@ FUNC add_transaction_credits
     mov rbx, rdi
     mov rcx, [rdi + J_RUNNING]
     mov eax, esi
-    lock xadd [rcx + T_CREDITS], eax
+    lock xadd [rcx + TX_CREDITS], eax
     add eax, esi
     add eax, 2                          # descriptor and commit record
     cmp eax, [rbx + J_FREE]
@@ -187,7 +187,7 @@ FUNC add_transaction_credits
     xor eax, eax
     LEAVE1
 .Lfull:
-    lock sub [rcx + T_CREDITS], esi
+    lock sub [rcx + TX_CREDITS], esi
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_read_unlock
     mov rdi, rbx
@@ -199,7 +199,7 @@ ENDFUNC add_transaction_credits
 FUNC jbd2_journal_stop                  # rdi handle; eax 0
     ENTER2
     mov rbx, rdi
-    dec dword ptr [rdi + H_REF]
+    dec dword ptr [rdi + HDL_REF]
     jne .Lout
     mov r12, offset ext4_journal
     lea rdi, [r12 + J_LIST_LOCK]
@@ -218,10 +218,10 @@ ENDFUNC jbd2_journal_stop
 
 FUNC stop_this_handle                   # rdi handle: what it did not use goes back
     PROLOGUE
-    mov rcx, [rdi + H_TRANSACTION]
-    mov eax, [rdi + H_CREDITS]
-    lock sub [rcx + T_CREDITS], eax
-    lock dec dword ptr [rcx + T_UPDATES]
+    mov rcx, [rdi + HDL_TRANSACTION]
+    mov eax, [rdi + HDL_CREDITS]
+    lock sub [rcx + TX_CREDITS], eax
+    lock dec dword ptr [rcx + TX_UPDATES]
     jne .Lout
     mov rdi, offset ext4_journal
     add rdi, J_WAIT_UPDATES
@@ -244,11 +244,11 @@ ENDFUNC jbd2_journal_get_write_access
 # A commit copies its buffers without sleeping, so no change ever meets one that is just being written.
 FUNC do_get_write_access                # rdi handle, rsi buffer; eax 0
     PROLOGUE
-    mov rax, [rdi + H_TRANSACTION]
-    cmp [rsi + BH_TRANSACTION], rax
+    mov rax, [rdi + HDL_TRANSACTION]
+    cmp [rsi + JB_TRANSACTION], rax
     je .Lout
-    mov [rsi + BH_TRANSACTION], rax
-    and dword ptr [rsi + BH_STATE], ~BH_MODIFIED
+    mov [rsi + JB_TRANSACTION], rax
+    and dword ptr [rsi + JB_STATE], ~JB_MODIFIED
 .Lout:
     xor eax, eax
     EPILOGUE
@@ -258,9 +258,9 @@ FUNC jbd2_journal_get_create_access     # rdi handle, rsi buffer of a block that
     ENTER2
     mov rbx, rdi
     mov r12, rsi
-    mov rdi, [rsi + BH_DATA]
+    mov rdi, [rsi + JB_DATA]
     call clear_page_rep
-    or dword ptr [r12 + BH_STATE], BH_UPTODATE
+    or dword ptr [r12 + JB_STATE], JB_UPTODATE
     mov rdi, rbx
     mov rsi, r12
     call do_get_write_access
@@ -271,20 +271,20 @@ FUNC jbd2_journal_dirty_metadata        # rdi handle, rsi buffer that was change
     ENTER1
     push 0
     mov rbx, rsi
-    mov rcx, [rdi + H_TRANSACTION]
+    mov rcx, [rdi + HDL_TRANSACTION]
     mov eax, -EINVAL
-    cmp [rsi + BH_TRANSACTION], rcx
+    cmp [rsi + JB_TRANSACTION], rcx
     jne .Lout
-    test dword ptr [rsi + BH_STATE], BH_MODIFIED
+    test dword ptr [rsi + JB_STATE], JB_MODIFIED
     jne .Lfile
     mov eax, -ENOSPC
-    cmp dword ptr [rdi + H_CREDITS], 0
+    cmp dword ptr [rdi + HDL_CREDITS], 0
     je .Lout
-    dec dword ptr [rdi + H_CREDITS]
-    or dword ptr [rsi + BH_STATE], BH_MODIFIED
+    dec dword ptr [rdi + HDL_CREDITS]
+    or dword ptr [rsi + JB_STATE], JB_MODIFIED
 .Lfile:
     xor eax, eax
-    test dword ptr [rsi + BH_STATE], BH_JBDDIRTY
+    test dword ptr [rsi + JB_STATE], JB_JBDDIRTY
     jne .Lout
     mov rdi, offset ext4_journal
     add rdi, J_LIST_LOCK
@@ -301,22 +301,22 @@ ENDFUNC jbd2_journal_dirty_metadata
 
 FUNC __jbd2_journal_file_buffer         # rdi buffer: onto its transaction's list
     PROLOGUE
-    or dword ptr [rdi + BH_STATE], BH_JBDDIRTY
-    mov rdx, [rdi + BH_TRANSACTION]
-    inc dword ptr [rdx + T_NR_BUFFERS]
-    add rdi, BH_LIST
-    add rdx, T_BUFFERS
+    or dword ptr [rdi + JB_STATE], JB_JBDDIRTY
+    mov rdx, [rdi + JB_TRANSACTION]
+    inc dword ptr [rdx + TX_NR_BUFFERS]
+    add rdi, JB_LIST
+    add rdx, TX_BUFFERS
     LIST_ADD_TAIL rdi, rdx, rax
     EPILOGUE
 ENDFUNC __jbd2_journal_file_buffer
 
 FUNC __jbd2_journal_unfile_buffer       # rdi buffer: off its transaction's list
     PROLOGUE
-    and dword ptr [rdi + BH_STATE], ~(BH_JBDDIRTY | BH_MODIFIED)
+    and dword ptr [rdi + JB_STATE], ~(JB_JBDDIRTY | JB_MODIFIED)
     xor edx, edx
-    xchg rdx, [rdi + BH_TRANSACTION]
-    dec dword ptr [rdx + T_NR_BUFFERS]
-    add rdi, BH_LIST
+    xchg rdx, [rdi + JB_TRANSACTION]
+    dec dword ptr [rdx + TX_NR_BUFFERS]
+    add rdi, JB_LIST
     LIST_DEL rdi, rax, rcx
     EPILOGUE
 ENDFUNC __jbd2_journal_unfile_buffer
@@ -327,18 +327,18 @@ FUNC jbd2_journal_forget
     ENTER1
     push 0
     mov rbx, rsi
-    mov rax, [rdi + H_TRANSACTION]
-    or dword ptr [rax + T_FREED], T_FREED_METADATA
+    mov rax, [rdi + HDL_TRANSACTION]
+    or dword ptr [rax + TX_FREED], TX_FREED_METADATA
     mov rdi, offset ext4_journal
     add rdi, J_LIST_LOCK
     call _raw_spin_lock
-    test dword ptr [rbx + BH_STATE], BH_JBDDIRTY
+    test dword ptr [rbx + JB_STATE], JB_JBDDIRTY
     je .Lunfiled
     mov rdi, rbx
     call __jbd2_journal_unfile_buffer
 .Lunfiled:
-    mov qword ptr [rbx + BH_TRANSACTION], 0
-    and dword ptr [rbx + BH_STATE], ~(BH_UPTODATE | BH_MODIFIED)
+    mov qword ptr [rbx + JB_TRANSACTION], 0
+    and dword ptr [rbx + JB_STATE], ~(JB_UPTODATE | JB_MODIFIED)
     mov rdi, offset ext4_journal
     add rdi, J_LIST_LOCK
     call _raw_spin_unlock
@@ -356,7 +356,7 @@ FUNC __jbd2_log_start_commit            # rdi journal (locked for writing), esi 
     mov rcx, [rdi + J_RUNNING]
     test rcx, rcx
     je .Lout
-    cmp [rcx + T_TID], esi
+    cmp [rcx + TX_TID], esi
     jne .Lout
     mov [rdi + J_COMMIT_REQUEST], esi
     add rdi, J_WAIT_COMMIT
@@ -436,7 +436,7 @@ FUNC jbd2_journal_force_commit_nested   # rdi journal
     xor eax, eax
     test rcx, rcx
     je .Lout
-    mov esi, [rcx + T_TID]
+    mov esi, [rcx + TX_TID]
     call jbd2_complete_transaction
     mov eax, 1
 .Lout:
@@ -496,7 +496,7 @@ FUNC kjournald2                         # rdi journal; does not return
     mov r12, [rbx + J_RUNNING]
     test r12, r12
     je .Lsleep
-    TIME_AFTER_JIFFIES [r12 + T_EXPIRES]
+    TIME_AFTER_JIFFIES [r12 + TX_EXPIRES]
     jns .Lawake
 .Lsleep:
     lea rdi, [rbx + J_STATE_LOCK]
@@ -511,9 +511,9 @@ FUNC kjournald2                         # rdi journal; does not return
     mov r12, [rbx + J_RUNNING]
     test r12, r12
     je .Lloop
-    TIME_AFTER_JIFFIES [r12 + T_EXPIRES]
+    TIME_AFTER_JIFFIES [r12 + TX_EXPIRES]
     js .Lloop
-    mov eax, [r12 + T_TID]
+    mov eax, [r12 + TX_TID]
     mov [rbx + J_COMMIT_REQUEST], eax
     jmp .Lloop
 ENDFUNC kjournald2

@@ -25,7 +25,7 @@ ENDFUNC __ext4_check_dir_entry
 FUNC ext4_search_dir                    # rdi buffer of a directory's block, rsi qstr; rax entry or 0
     ENTER3
     push 0
-    mov rbx, [rdi + BH_DATA]
+    mov rbx, [rdi + JB_DATA]
     mov r12, rsi
     lea r13, [rbx + PAGE_BYTES]
 .Lentry:
@@ -141,7 +141,7 @@ FUNC ext4_readdir                       # rdi file, rsi ctx; eax 0 or error
     mov [rbp - 48], rcx
     test rax, rax
     je .Lhole
-    mov r14, [rax + BH_DATA]
+    mov r14, [rax + JB_DATA]
     lea r15, [r14 + PAGE_BYTES]
     sub [rbp - 48], r14                 # entry + this = its position
 .Lentry:
@@ -208,10 +208,10 @@ FUNC add_dirent_to_buf
     mov r12, rsi
     mov r13, rdx
     mov r14, rcx
-    mov r15, [rcx + BH_DATA]
+    mov r15, [rcx + JB_DATA]
 .Lentry:
     mov rdi, r15
-    mov rsi, [r14 + BH_DATA]
+    mov rsi, [r14 + JB_DATA]
     add rsi, PAGE_BYTES
     call __ext4_check_dir_entry
     test eax, eax
@@ -231,7 +231,7 @@ FUNC add_dirent_to_buf
     jae .Lfits
     movzx eax, word ptr [r15 + DE_REC_LEN]
     add r15, rax
-    mov rcx, [r14 + BH_DATA]
+    mov rcx, [r14 + JB_DATA]
     add rcx, PAGE_BYTES
     mov eax, -ENOSPC
     cmp r15, rcx
@@ -278,7 +278,7 @@ FUNC ext4_append                        # rdi handle, rsi directory: rax buffer 
     cmp rax, ERR_MIN
     jae .Lout
     mov r13, rax
-    mov rcx, [rax + BH_DATA]
+    mov rcx, [rax + JB_DATA]
     mov word ptr [rcx + DE_REC_LEN], PAGE_BYTES
     EXT4_I rcx, r12
     add qword ptr [r12 + INODE_SIZE], PAGE_BYTES
@@ -419,7 +419,7 @@ FUNC ext4_delete_entry
     call __ext4_journal_get_write_access
     test eax, eax
     jne .Lout
-    mov rcx, [r12 + BH_DATA]
+    mov rcx, [r12 + JB_DATA]
     xor edx, edx
 .Lentry:
     cmp rcx, r13

@@ -9,11 +9,11 @@
 # What the disk has for a page: rdi inode, rsi folio; eax 0 or error. It does not unlock.
 FUNC_NOTRACE folio_read_block
     ENTER2
-    sub rsp, MAP_BYTES
+    sub rsp, EM_BYTES
     mov rbx, rsi
     mov rax, [rsi + PAGE_INDEX]
-    mov [rsp + MAP_LBLK], eax
-    mov dword ptr [rsp + MAP_LEN], 1
+    mov [rsp + EM_LBLK], eax
+    mov dword ptr [rsp + EM_LEN], 1
     mov rsi, rdi
     xor edi, edi
     mov rdx, rsp
@@ -23,9 +23,9 @@ FUNC_NOTRACE folio_read_block
     jl .Lout
     mov rdi, rbx
     PAGE_TO_VIRT rdi
-    test dword ptr [rsp + MAP_FLAGS], EXT4_MAP_MAPPED
+    test dword ptr [rsp + EM_FLAGS], EXT4_MAP_MAPPED
     je .Lzero
-    mov rsi, [rsp + MAP_PBLK]
+    mov rsi, [rsp + EM_PBLK]
     DISK_BLOCK rsi
     COPY_PAGE
     jmp .Lread
@@ -139,7 +139,7 @@ FUNC mpage_map_one_extent
     mov r12, rsi
     mov r13, rdx
     mov rdi, rsi
-    mov esi, [rdx + MAP_LBLK]
+    mov esi, [rdx + EM_LBLK]
     xor edx, edx
     mov rcx, rsp
     call ext4_es_lookup_extent
@@ -190,12 +190,12 @@ FUNC ext4_init_io_end                   # rdi inode, esi gfp; rax io_end or 0
     ENTER1
     push 0
     mov rbx, rdi
-    mov edi, IO_BYTES
+    mov edi, IOE_BYTES
     or esi, GFP_ZERO
     call __kmalloc
     test rax, rax
     je .Lout
-    mov [rax + IO_INODE], rbx
+    mov [rax + IOE_INODE], rbx
 .Lout:
     LEAVE1
 ENDFUNC ext4_init_io_end
@@ -216,7 +216,7 @@ FUNC ext4_put_io_end_defer              # rdi io_end: its extent becomes written
     ENTER3
     push 0
     mov rbx, rdi
-    mov r12, [rdi + IO_INODE]
+    mov r12, [rdi + IOE_INODE]
     EXT4_I r12, r12
     lea rdi, [r12 + EI_COMPLETED_LOCK]
     call _raw_spin_lock_irqsave
@@ -285,15 +285,15 @@ ENDFUNC ext4_end_io_end
 FUNC ext4_convert_unwritten_io_end_vec  # rdi io_end; eax 0 or error
     ENTER4
     mov rbx, rdi
-    mov r12, [rdi + IO_INODE]
+    mov r12, [rdi + IOE_INODE]
     EXT4_JOURNAL_START r13, r12, EXT4_CREDITS, .Lout
     EXT4_I rdi, r12
     add rdi, EI_DATA_SEM
     call down_write
     mov rdi, r13
     mov rsi, r12
-    mov edx, [rbx + IO_LBLK]
-    mov ecx, [rbx + IO_PBLK]
+    mov edx, [rbx + IOE_LBLK]
+    mov ecx, [rbx + IOE_PBLK]
     call ext4_convert_unwritten_extents_endio
     mov r14d, eax
     EXT4_I rdi, r12
@@ -309,11 +309,33 @@ FUNC ext4_convert_unwritten_io_end_vec  # rdi io_end; eax 0 or error
     LEAVE4
 ENDFUNC ext4_convert_unwritten_io_end_vec
 
+# There are no blocks for dirty pages, and never will be: rdi folio_batch. What was written is lost, as the
+# file's writers learn from fsync; else a sync would never end.
+FUNC mpage_release_unused_pages
+    ENTER2
+    mov rbx, rdi
+    xor r12d, r12d
+.Lfolio:
+    mov rdi, [rbx + r12*8 + FBATCH_PAGES]
+    lock bts dword ptr [rdi + PAGE_FLAGS], 0
+    jae .Llocked
+    call __folio_lock
+    mov rdi, [rbx + r12*8 + FBATCH_PAGES]
+.Llocked:
+    call folio_clear_dirty_for_io
+    mov rdi, [rbx + r12*8 + FBATCH_PAGES]
+    call folio_unlock
+    inc r12d
+    cmp r12d, [rbx + FBATCH_NR]
+    jb .Lfolio
+    LEAVE2
+ENDFUNC mpage_release_unused_pages
+
 # rdi handle, rsi inode, rdx folio_batch of locked, clean folios side by side: find blocks for them, send
 # them there and unlock them; eax 0 or error. Those left without a block are dirty again.
 FUNC mpage_map_and_submit_extent
     ENTER5
-    sub rsp, MAP_BYTES + 16
+    sub rsp, EM_BYTES + 16
     mov rbx, rdx
     mov r12, rsi
     mov r13, rdi
@@ -321,10 +343,10 @@ FUNC mpage_map_and_submit_extent
 .Lextent:
     mov rax, [rbx + r14*8 + FBATCH_PAGES]
     mov rax, [rax + PAGE_INDEX]
-    mov [rsp + MAP_LBLK], eax
+    mov [rsp + EM_LBLK], eax
     mov eax, [rbx + FBATCH_NR]
     sub eax, r14d
-    mov [rsp + MAP_LEN], eax
+    mov [rsp + EM_LEN], eax
     mov rdi, r13
     mov rsi, r12
     mov rdx, rsp
@@ -332,12 +354,12 @@ FUNC mpage_map_and_submit_extent
     test eax, eax
     jle .Lfailed
     mov r15d, eax
-    mov [rsp + MAP_BYTES + 8], eax
+    mov [rsp + EM_BYTES + 8], eax
 .Lfolio:
     mov rdi, r12
     mov rsi, [rbx + r14*8 + FBATCH_PAGES]
-    mov edx, [rsp + MAP_PBLK]
-    add edx, [rsp + MAP_BYTES + 8]
+    mov edx, [rsp + EM_PBLK]
+    add edx, [rsp + EM_BYTES + 8]
     sub edx, r15d
     call ext4_bio_write_page
     mov rdi, [rbx + r14*8 + FBATCH_PAGES]
@@ -345,7 +367,7 @@ FUNC mpage_map_and_submit_extent
     inc r14d
     dec r15d
     jne .Lfolio
-    mov eax, [rsp + MAP_FLAGS]
+    mov eax, [rsp + EM_FLAGS]
     and eax, EXT4_MAP_NEW | EXT4_MAP_UNWRITTEN
     cmp eax, EXT4_MAP_NEW | EXT4_MAP_UNWRITTEN
     jne .Lnext
@@ -355,12 +377,12 @@ FUNC mpage_map_and_submit_extent
     mov rdi, rax
     test rax, rax
     je .Lnomem
-    mov ecx, [rsp + MAP_LBLK]
-    mov [rdi + IO_LBLK], ecx
-    mov ecx, [rsp + MAP_BYTES + 8]
-    mov [rdi + IO_LEN], ecx
-    mov ecx, [rsp + MAP_PBLK]
-    mov [rdi + IO_PBLK], ecx
+    mov ecx, [rsp + EM_LBLK]
+    mov [rdi + IOE_LBLK], ecx
+    mov ecx, [rsp + EM_BYTES + 8]
+    mov [rdi + IOE_LEN], ecx
+    mov ecx, [rsp + EM_PBLK]
+    mov [rdi + IOE_PBLK], ecx
     call ext4_io_submit
 .Lnext:
     cmp r14d, [rbx + FBATCH_NR]
@@ -370,8 +392,8 @@ FUNC mpage_map_and_submit_extent
 .Lnomem:
     mov rdi, r13                        # at once then
     mov rsi, r12
-    mov edx, [rsp + MAP_LBLK]
-    mov ecx, [rsp + MAP_PBLK]
+    mov edx, [rsp + EM_LBLK]
+    mov ecx, [rsp + EM_PBLK]
     call ext4_convert_unwritten_extents_endio
     jmp .Lnext
 .Lfailed:
@@ -386,9 +408,9 @@ FUNC mpage_map_and_submit_extent
     inc r14d
     jmp .Lagain
 .Lsize:
-    mov rax, [rsp + MAP_LBLK]           # the file is as long on the disk as it has blocks now
+    mov rax, [rsp + EM_LBLK]           # the file is as long on the disk as it has blocks now
     mov eax, eax
-    mov ecx, [rsp + MAP_LEN]
+    mov ecx, [rsp + EM_LEN]
     test r15d, r15d
     je .Lend
     xor ecx, ecx
@@ -413,8 +435,9 @@ ENDFUNC mpage_map_and_submit_extent
 
 FUNC ext4_writepages                    # rdi mapping, esi whether to wait; eax 0 or error
     ENTER5
-    sub rsp, FBATCH_BYTES + 8
+    sub rsp, FBATCH_BYTES + 24
     mov [rbp - 48], esi
+    mov dword ptr [rbp - 56], 0         # how often there was no room
     mov rbx, rdi
     mov r12, [rdi + MAPPING_HOST]
     xor r13d, r13d
@@ -428,10 +451,10 @@ FUNC ext4_writepages                    # rdi mapping, esi whether to wait; eax 
     lea r13, [rdx + 1]
     test dword ptr [rax + PAGE_FLAGS], PG_DIRTY
     je .Lextent
-    mov r13, rdx
+    mov [rbp - 64], rdx
     EXT4_JOURNAL_START r14, r12, EXT4_CREDITS, .Lout
     mov rdi, rbx
-    mov rsi, r13
+    mov rsi, [rbp - 64]
     mov rdx, rsp
     call mpage_prepare_extent_to_map
     mov r13, rax
@@ -443,17 +466,38 @@ FUNC ext4_writepages                    # rdi mapping, esi whether to wait; eax 
     mov rdx, rsp
     call mpage_map_and_submit_extent
     mov r15d, eax
-    lea rdi, [rsp + FBATCH_PAGES]
-    mov rsi, [rsp + FBATCH_NR]
-    call release_pages
 .Lstop:
     mov rdi, r14
     call __ext4_journal_stop
+    xor r14d, r14d
+    test r15d, r15d
+    je .Lput
+    cmp r15d, -ENOSPC
+    jne .Lfailed
+    mov rdi, [r12 + INODE_SB]
+    lea rsi, [rbp - 56]
+    call ext4_should_retry_alloc
+    mov r14d, eax
+    test eax, eax
+    jne .Lput
+.Lfailed:
+    mov rdi, rsp
+    call mpage_release_unused_pages
+.Lput:
+    lea rdi, [rsp + FBATCH_PAGES]
+    mov rsi, [rsp + FBATCH_NR]
+    call release_pages
     mov eax, r15d
+    test r14d, r14d
+    jne .Lagain
     test r15d, r15d
     jne .Lout
     test r13, r13
     jne .Lextent
+    jmp .Lclean
+.Lagain:
+    mov r13, [rbp - 64]
+    jmp .Lextent
 .Lclean:
     xor eax, eax
     cmp dword ptr [rbp - 48], 0
