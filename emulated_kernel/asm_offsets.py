@@ -230,6 +230,7 @@ _layout(
         "PRIVATE": 8,
         "NEXT": 8,  # the op registered before it, or ftrace_list_end
         "DIRECT_CALL": 8,  # where call_direct_funcs sends its functions' calls
+        "LIST_FUNC": 8,  # what the list function calls: FUNC, or what stands in front of it
     },
     size=128,
 )

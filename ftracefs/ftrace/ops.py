@@ -82,6 +82,7 @@ class FtraceOps:
     func_hash: FtraceOpsHash = field(init=False)
     old_hash: FtraceOpsHash = field(default_factory=FtraceOpsHash)
     saved_func: int = 0
+    list_func: int = 0  # what the list function calls instead of `func`, which it leads to
     trampoline: int = 0
     trampoline_size: int = 0
     ops_func: Callable[[FtraceOps, OpsCommand], int] | None = None
@@ -101,6 +102,7 @@ class FtraceOps:
         """Bring the structure in guest memory up to date."""
         memory, at = self.memory, self.address
         memory.set_u64(at + CONSTANTS["OP_FUNC"], self.func)
+        memory.set_u64(at + CONSTANTS["OP_LIST_FUNC"], self.list_func or self.func)
         memory.set_u64(at + CONSTANTS["OP_FLAGS"], self.flags)
         memory.set_u64(at + CONSTANTS["OP_PRIVATE"], self.private)
         memory.set_u64(at + CONSTANTS["OP_DIRECT_CALL"], self.direct_call)

@@ -33,6 +33,7 @@ from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_PERMANENT,
     FTRACE_OPS_FL_RCU,
     FTRACE_OPS_FL_REMOVING,
+    FTRACE_OPS_FL_SAVE_REGS,
     FtraceOps,
     OpsCommand,
 )
@@ -109,6 +110,8 @@ def _register(state: FtraceState, ops: FtraceOps) -> None:
     if not state.ftrace_enabled and ops.flags & FTRACE_OPS_FL_PERMANENT:
         raise TracefsError(errno.EBUSY, "ftrace is switched off")
     ops.saved_func = ops.func
+    needs_regs = ops.flags & FTRACE_OPS_FL_SAVE_REGS
+    ops.list_func = state.labels["ftrace_ops_regs_func"] if needs_regs else 0
     ops.write_guest()
     state.ops_list.insert(0, ops)
     state.write_ops_list()

@@ -73,7 +73,6 @@
 MCOUNT_INSN_SIZE = 5
 TRACE_INTERNAL_START = 0
 TRACE_LIST_START = 8
-FTRACE_OPS_FL_SAVE_REGS = 4
 
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_caller
@@ -168,6 +167,16 @@ FUNC_NOTRACE ftrace_ops_assist_func
     ret
 ENDFUNC ftrace_ops_assist_func
 
+# What the list function calls for an op with FTRACE_OPS_FL_SAVE_REGS: its callback, unless the frame is
+# no full pt_regs, since the site is about to be patched from ftrace_caller to ftrace_regs_caller.
+FUNC_NOTRACE ftrace_ops_regs_func
+    cmp qword ptr [rcx + PT_CS], 0
+    je .Lout
+    jmp [rdx + OP_FUNC]
+.Lout:
+    ret
+ENDFUNC ftrace_ops_regs_func
+
 # Calls every registered op whose hashes let the site through. Linux's name for it in kallsyms.
 .balign 128, 0xcc
 FUNC_NOTRACE arch_ftrace_ops_list_func
@@ -181,9 +190,6 @@ ftrace_ops_list_func:
     cmp r12, rax
     je .Lend
     mov r12, [r12 + OP_NEXT]
-    test dword ptr [rdx + OP_FLAGS], FTRACE_OPS_FL_SAVE_REGS
-    jne .Lregs
-.Lfilter:
     mov r8, [rdx + OP_FILTER_TABLE]
     test r8, r8
     je .Lnotrace                            # an empty filter lets everything through
@@ -203,7 +209,7 @@ ftrace_ops_list_func:
     test r8, r8
     jne .Lnotrace_search
 .Lcall:
-    call [rdx + OP_FUNC]
+    call [rdx + OP_LIST_FUNC]
     jmp .Lnext
 .Lnotrace_search:
     mov eax, edi
@@ -217,10 +223,6 @@ ftrace_ops_list_func:
     test r9, r9
     jne .Lnotrace_probe
     jmp .Lcall
-.Lregs:
-    cmp qword ptr [rcx + PT_CS], 0          # no full pt_regs: its sites are about to be patched
-    jne .Lfilter
-    jmp .Lnext
 .Lend:
     pop r12
     RECURSION_LEAVE TRACE_LIST_START
