@@ -13,8 +13,8 @@ ENGINE_DATA = MODULES_DATA + 0x700000  # the modules' own data lies below
 
 _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
-# What runs for each traced call stands in front, so that nothing else decides where: an unlucky place
-# among Unicorn's caches costs a call some 30 ns.
+# What runs for each traced call stands in front, so that nothing else decides where: an unlucky
+# place in Unicorn's jump cache costs 30 ns a call and more.
 _HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S")
 
 
