@@ -17,14 +17,14 @@ FUNC_NOTRACE init_module                # eax 0 or error; it does not sleep
     mov edi, NR_BLOCKS * JB_BYTES
     mov esi, GFP_KERNEL | GFP_ZERO
     call __kmalloc
-    mov [rip + buffer_heads], rax
+    mov [rip + vda1_buffers], rax
     test rax, rax
     je .Lnomem
-    mov rdi, offset rsv_conversion_name
+    mov rdi, offset ext4_rsv_conversion_name
     xor esi, esi
     xor edx, edx
     call alloc_workqueue
-    mov [rip + rsv_conversion_wq], rax
+    mov [rip + ext4_rsv_conversion_wq], rax
     test rax, rax
     je .Lnomem
     call ext4_mkfs
@@ -135,12 +135,18 @@ FUNC_NOTRACE ext4_fill_super            # rax the root's dentry or 0
     LEAVE1
 ENDFUNC ext4_fill_super
 
+# The thread is made as the idle task makes those of the kernel: it has nothing of whoever loads the module.
 FUNC_NOTRACE ext4_start_thread          # rax its task or error
-    PROLOGUE
+    ENTER1
+    push 0
+    mov rax, gs:[RQ_IDLE]
+    mov rbx, gs:[CURRENT_TASK]
+    mov gs:[CURRENT_TASK], rax
     mov rdi, offset kjournald2
     mov rsi, offset ext4_journal
-    mov rdx, offset kjournald2_name
+    mov rdx, offset vda1_kjournald2_name
     call kthread_create_on_node
+    mov gs:[CURRENT_TASK], rbx
     cmp rax, ERR_MIN
     jae .Lout
     mov [rip + ext4_journal + J_TASK], rax
@@ -148,7 +154,7 @@ FUNC_NOTRACE ext4_start_thread          # rax its task or error
     call wake_up_new_task
     mov rax, [rip + ext4_journal + J_TASK]
 .Lout:
-    EPILOGUE
+    LEAVE1
 ENDFUNC ext4_start_thread
 
 # --- mounting it ----------------------------------------------------------------------------------
@@ -164,7 +170,7 @@ FUNC_NOTRACE ext4_mount
     je .Lmount                          # a kernel without a root: on nothing then
     mov [rsp + PATH_MNT], rax
     mov r12, [rcx + FS_ROOT + PATH_DENTRY]
-    mov rdi, offset mnt_name
+    mov rdi, offset ext4_mnt_name
     mov rsi, r12
     mov edx, 3
     call lookup_one_len
@@ -264,7 +270,7 @@ ENDFUNC ext4_kernel_write
 FUNC_NOTRACE ext4_make_files
     ENTER3
     push 0
-    mov rbx, offset first_files
+    mov rbx, offset vda1_first_files
 .Lfile:
     mov rdi, [rbx]
     call strlen
@@ -286,7 +292,7 @@ FUNC_NOTRACE ext4_make_files
     mov esi, 1
     call ext4_writepages
     add rbx, 16
-    mov rax, offset first_files_end
+    mov rax, offset vda1_first_files_end
     cmp rbx, rax
     jae .Llast
     mov rdi, r12
@@ -353,13 +359,13 @@ FUNC_NOTRACE ext4_ambient
     div ecx
     mov r8d, eax
     mov rcx, r9
-    mov r9d, [rip + s_freeclusters]
+    mov r9d, [rip + ext4_s_freeclusters]
     mov eax, [rip + ext4_journal + J_COMMIT_SEQUENCE]
     push rax
     push rax
     lea rdi, [rsp + 16]
     mov esi, LINE_MAX
-    mov rdx, offset log_format
+    mov rdx, offset ext4_log_format
     xor eax, eax
     call scnprintf
     add rsp, 16
@@ -462,19 +468,19 @@ FUNC_NOTRACE cleanup_module
     mov qword ptr [rip + ext4_sb], 0
     mov rdi, [r12 + J_TASK]
     call kjournald2_stop
-    mov rdi, [rip + rsv_conversion_wq]
+    mov rdi, [rip + ext4_rsv_conversion_wq]
     call destroy_workqueue
     xor ebx, ebx
 .Lbuffer:
     imul eax, ebx, JB_BYTES
-    add rax, [rip + buffer_heads]
+    add rax, [rip + vda1_buffers]
     mov rdi, [rax + JB_DATA]
     xor esi, esi
     call free_pages
     inc ebx
     cmp ebx, NR_BLOCKS
     jb .Lbuffer
-    mov rdi, [rip + buffer_heads]
+    mov rdi, [rip + vda1_buffers]
     call kfree
     mov rdi, [rip + vda1]
     mov esi, DISK_ORDER
@@ -575,21 +581,21 @@ OBJECT ext4_journal
     .zero J_BYTES
 ENDOBJECT ext4_journal
 .balign 8
-OBJECT s_buddy                          # blocks that cannot be had
+OBJECT ext4_s_buddy                          # blocks that cannot be had
     .zero NR_BLOCKS / 8
-ENDOBJECT s_buddy
-OBJECT s_freeclusters
+ENDOBJECT ext4_s_buddy
+OBJECT ext4_s_freeclusters
     .long 0
-ENDOBJECT s_freeclusters
-OBJECT s_dirtyclusters                  # promised
+ENDOBJECT ext4_s_freeclusters
+OBJECT ext4_s_dirtyclusters                  # promised
     .long 0
-ENDOBJECT s_dirtyclusters
+ENDOBJECT ext4_s_dirtyclusters
 OBJECT vda1
     .quad 0
 ENDOBJECT vda1
-buffer_heads:
+vda1_buffers:
     .quad 0
-rsv_conversion_wq:
+ext4_rsv_conversion_wq:
     .quad 0
 ext4_sb:
     .quad 0
@@ -657,30 +663,30 @@ ext4_filetype_table:                    # EXT4_FT_* -> DT_*
     .byte 0, DT_REG, DT_DIR, DT_CHR, 6, DT_FIFO, 12, DT_LNK
 
 .balign 8
-first_files:                            # name, contents
-    .quad motd_name, motd_text
+vda1_first_files:                            # name, contents
+    .quad vda1_motd_name, vda1_motd_text
     .quad vda1_hostname_name, vda1_hostname_text
-    .quad syslog_name, syslog_text
-first_files_end:
+    .quad vda1_syslog_name, vda1_syslog_text
+vda1_first_files_end:
 ext4_name:
     .asciz "ext4"
-mnt_name:
+ext4_mnt_name:
     .asciz "mnt"
-rsv_conversion_name:
+ext4_rsv_conversion_name:
     .asciz "ext4-rsv-conversion"
-kjournald2_name:
+vda1_kjournald2_name:
     .asciz "jbd2/vda1-8"
-log_format:
+ext4_log_format:
     .asciz "[%5llu.%06u] vda1: %u blocks free, transaction %u\n"
-motd_name:
+vda1_motd_name:
     .asciz "motd"
-motd_text:
+vda1_motd_text:
     .asciz "This system is emulated. Whatever it does can be traced.\n"
 vda1_hostname_name:
     .asciz "hostname"
 vda1_hostname_text:
     .asciz "emulated\n"
-syslog_name:
+vda1_syslog_name:
     .asciz "syslog"
-syslog_text:
+vda1_syslog_text:
     .asciz "[    0.000000] EXT4-fs (vda1): mounted filesystem with ordered data mode\n"

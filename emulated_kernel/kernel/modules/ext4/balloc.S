@@ -6,14 +6,14 @@
 
 # --- buffers --------------------------------------------------------------------------------------
 
-FUNC_NOTRACE sb_getblk                  # rsi block; rax its buffer, whatever is in it, or 0
+FUNC_NOTRACE ext4_sb_getblk                  # rsi block; rax its buffer, whatever is in it, or 0
     ENTER1
     push 0
     xor eax, eax
     cmp rsi, NR_BLOCKS
     jae .Lout
     imul rbx, rsi, JB_BYTES
-    add rbx, [rip + buffer_heads]
+    add rbx, [rip + vda1_buffers]
     mov [rbx + JB_BLOCK], esi
     cmp qword ptr [rbx + JB_DATA], 0
     jne .Lfound
@@ -26,12 +26,12 @@ FUNC_NOTRACE sb_getblk                  # rsi block; rax its buffer, whatever is
     mov rax, rbx
 .Lout:
     LEAVE1
-ENDFUNC sb_getblk
+ENDFUNC ext4_sb_getblk
 
 FUNC ext4_sb_bread                      # rdi super block, rsi block, edx flags; rax buffer or error
     ENTER1
     push 0
-    call sb_getblk
+    call ext4_sb_getblk
     test rax, rax
     je .Lerror
     mov rbx, rax
@@ -112,7 +112,7 @@ FUNC __ext4_forget
     ENTER1
     push 0
     mov rbx, rdi
-    call sb_getblk
+    call ext4_sb_getblk
     mov rdi, rbx
     mov rsi, rax
     call jbd2_journal_forget
@@ -148,18 +148,12 @@ ENDFUNC ext4_read_block_bitmap
 FUNC ext4_has_free_clusters
     PROLOGUE
     add esi, edx
-    add esi, [rip + s_dirtyclusters]
-    cmp esi, [rip + s_freeclusters]
+    add esi, [rip + ext4_s_dirtyclusters]
+    cmp esi, [rip + ext4_s_freeclusters]
     setbe al
     movzx eax, al
     EPILOGUE
 ENDFUNC ext4_has_free_clusters
-
-FUNC ext4_count_free_clusters           # eax how many blocks can be had
-    PROLOGUE
-    mov eax, [rip + s_freeclusters]
-    EPILOGUE
-ENDFUNC ext4_count_free_clusters
 
 # A write had no room. Blocks may come free with a commit: eax 1 when there was one, to try again.
 FUNC ext4_should_retry_alloc            # rdi super block, rsi int *retries
@@ -181,7 +175,7 @@ FUNC ext4_mb_find_by_goal               # rdi allocation request; eax its goal, 
     mov rax, [rdi + AR_GOAL]
     cmp rax, NR_BLOCKS
     jae .Ltaken
-    bt [rip + s_buddy], eax
+    bt [rip + ext4_s_buddy], eax
     jae .Lout
 .Ltaken:
     xor eax, eax
@@ -198,7 +192,7 @@ FUNC ext4_mb_regular_allocator
     mov r12d, eax
     test eax, eax
     jne .Lfound
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov esi, NR_BLOCKS
     xor edx, edx
     mov ecx, [rbx + AR_LEN]
@@ -207,7 +201,7 @@ FUNC ext4_mb_regular_allocator
     mov r12, rax
     cmp rax, NR_BLOCKS
     jb .Lfound
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov esi, NR_BLOCKS
     xor edx, edx
     call _find_next_zero_bit
@@ -216,7 +210,7 @@ FUNC ext4_mb_regular_allocator
     cmp r12, NR_BLOCKS
     jae .Lout
 .Lfound:
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov esi, NR_BLOCKS
     mov edx, r12d
     call _find_next_bit
@@ -272,11 +266,11 @@ FUNC ext4_mb_mark_diskspace_used        # rdi handle, esi first, edx how many; e
     CHANGE_BITMAP __bitmap_set, sub
     test eax, eax
     jne .Lout
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov esi, r12d
     mov edx, r13d
     call __bitmap_set
-    sub [rip + s_freeclusters], r13d
+    sub [rip + ext4_s_freeclusters], r13d
     xor eax, eax
 .Lout:
     LEAVE4
@@ -358,15 +352,15 @@ FUNC ext4_process_freed_data            # rdi super block, esi tid
     xor esi, esi
     call ext4_read_block_bitmap
     mov rsi, [rax + JB_DATA]
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov ecx, NR_BLOCKS / 64
     rep movsq
-    mov rdi, offset s_buddy
+    mov rdi, offset ext4_s_buddy
     mov esi, NR_BLOCKS
     call __bitmap_weight
     neg eax
     add eax, NR_BLOCKS
-    mov [rip + s_freeclusters], eax
+    mov [rip + ext4_s_freeclusters], eax
     EPILOGUE
 ENDFUNC ext4_process_freed_data
 

@@ -231,7 +231,7 @@ ENDFUNC journal_submit_commit_record
 
 # Copy what a descriptor's tags name from the log home: rdi journal, rsi descriptor, edx its block of the
 # log; eax how many blocks of the log that were.
-FUNC_NOTRACE checkpoint_descriptor
+FUNC_NOTRACE jbd2_checkpoint_descriptor
     ENTER5
     sub rsp, 24
     mov rbx, rdi
@@ -274,7 +274,7 @@ FUNC_NOTRACE checkpoint_descriptor
     je .Ltag
     mov eax, r14d
     LEAVE5
-ENDFUNC checkpoint_descriptor
+ENDFUNC jbd2_checkpoint_descriptor
 
 # Bring home all that is committed, in the order it was logged, as a recovery would; the log is empty
 # then. rdi journal; eax 0.
@@ -301,7 +301,7 @@ FUNC jbd2_log_do_checkpoint
     jne .Lnext
     mov rdi, rbx
     mov edx, r12d
-    call checkpoint_descriptor
+    call jbd2_checkpoint_descriptor
     lea ecx, [rax + 1]
 .Lnext:
     add r12d, ecx

@@ -18,7 +18,7 @@ FUNC ext4_da_reserve_space
     mov eax, -ENOSPC
     je .Lout
     lock inc dword ptr [rbx + EI_RESERVED]
-    lock add [rip + s_dirtyclusters], r12d
+    lock add [rip + ext4_s_dirtyclusters], r12d
     xor eax, eax
 .Lout:
     LEAVE2
@@ -39,7 +39,7 @@ FUNC ext4_da_release_space              # rdi inode, esi promised blocks that it
     jne .Lsome
     inc esi
 .Lsome:
-    lock sub [rip + s_dirtyclusters], esi
+    lock sub [rip + ext4_s_dirtyclusters], esi
 .Lout:
     EPILOGUE
 ENDFUNC ext4_da_release_space
@@ -115,7 +115,7 @@ FUNC ext4_block_write_begin
     je .Lout
     mov rdi, r14                        # a block that is new is read as zeros
     mov rsi, rbx
-    call folio_read_block
+    call ext4_folio_read_block
 .Lout:
     LEAVE4
 ENDFUNC ext4_block_write_begin

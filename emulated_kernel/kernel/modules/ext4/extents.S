@@ -410,7 +410,7 @@ FUNC ext4_ext_grow_indepth
     mov eax, [rsp + AR_BYTES]
     je .Lout
     mov rsi, r13
-    call sb_getblk
+    call ext4_sb_getblk
     test rax, rax
     je .Lnomem
     mov r14, rax

@@ -94,7 +94,7 @@ FUNC ext4_get_inode_loc                 # rdi inode, rsi ext4_iloc to fill; eax 
 ENDFUNC ext4_get_inode_loc
 
 # rdi super block, esi inode number: rax the inode that is in use already, with a reference, or 0.
-FUNC_NOTRACE find_inode
+FUNC_NOTRACE ext4_find_inode
     ENTER3
     push 0
     mov rbx, rdi
@@ -117,7 +117,7 @@ FUNC_NOTRACE find_inode
     call _raw_spin_unlock
     mov rax, r13
     LEAVE3
-ENDFUNC find_inode
+ENDFUNC ext4_find_inode
 
 # A time of the raw inode at r12: \raw its field, \field the inode's.
 .macro GET_TIME raw, field
@@ -134,7 +134,7 @@ FUNC __ext4_iget                        # rdi super block, rsi inode number, edx
     sub rsp, ILOC_BYTES + 8
     mov r12, rdi
     mov r13, rsi
-    call find_inode
+    call ext4_find_inode
     test rax, rax
     jne .Lout
     mov rdi, r12
@@ -414,7 +414,7 @@ FUNC ext4_bread
 .Lout:
     LEAVE2
 .Lnew:
-    call sb_getblk
+    call ext4_sb_getblk
     test rax, rax
     je .Lnomem
     mov r12, rax
@@ -461,7 +461,7 @@ FUNC ext4_block_truncate_page
     jne .Lzero
     mov rdi, [r12 + MAPPING_HOST]
     mov rsi, rbx
-    call folio_read_block
+    call ext4_folio_read_block
 .Lzero:
     mov rdi, rbx
     PAGE_TO_VIRT rdi

@@ -7,8 +7,8 @@ FUNC_NOTRACE ext4_mkfs
     ENTER1
     sub rsp, 24
     mov rbx, [rip + vda1]
-    mov rcx, offset mkfs_words
-    mov rdx, offset mkfs_words_end
+    mov rcx, offset vda1_words
+    mov rdx, offset vda1_words_end
 .Lword:
     mov eax, [rcx]
     mov esi, [rcx + 4]
@@ -26,8 +26,8 @@ FUNC_NOTRACE ext4_mkfs
     mov rdi, rsp
     call ktime_get_coarse_real_ts64
     mov eax, [rsp]
-    mov rcx, offset mkfs_times
-    mov rdx, offset mkfs_times_end
+    mov rcx, offset vda1_times
+    mov rdx, offset vda1_times_end
 .Ltime:
     mov esi, [rcx]
     mov [rbx + rsi], eax
@@ -40,7 +40,7 @@ ENDFUNC ext4_mkfs
 .data
 # The disk's first blocks as 32-bit words: where, and what.
 .balign 8
-mkfs_words:
+vda1_words:
     .long SUPER_OFFSET, NR_INODES
     .long SUPER_OFFSET + 4, NR_BLOCKS
     .long SUPER_OFFSET + 8, EXT4_ROOT_BLOCKS
@@ -130,12 +130,12 @@ mkfs_words:
     .long JOURNAL_BLOCK * PAGE_BYTES + 56, 0x1c2d9a81
     .long JOURNAL_BLOCK * PAGE_BYTES + 60, 0x314f50e6
     .long JOURNAL_BLOCK * PAGE_BYTES + 64, 1 << 24              # used by one
-mkfs_words_end:
-mkfs_times:
+vda1_words_end:
+vda1_times:
     .long SUPER_OFFSET + 44, SUPER_OFFSET + 48, SUPER_OFFSET + 64, SUPER_OFFSET + 264
     .long INODE_TABLE_BLOCK * PAGE_BYTES + 136, INODE_TABLE_BLOCK * PAGE_BYTES + 140
     .long INODE_TABLE_BLOCK * PAGE_BYTES + 144, INODE_TABLE_BLOCK * PAGE_BYTES + 904
     .long INODE_TABLE_BLOCK * PAGE_BYTES + 908, INODE_TABLE_BLOCK * PAGE_BYTES + 912
     .long INODE_TABLE_BLOCK * PAGE_BYTES + 1288, INODE_TABLE_BLOCK * PAGE_BYTES + 1292
     .long INODE_TABLE_BLOCK * PAGE_BYTES + 1296
-mkfs_times_end:
+vda1_times_end:

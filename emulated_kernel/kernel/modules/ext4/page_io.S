@@ -7,7 +7,7 @@
 # --- reading --------------------------------------------------------------------------------------
 
 # What the disk has for a page: rdi inode, rsi folio; eax 0 or error. It does not unlock.
-FUNC_NOTRACE folio_read_block
+FUNC_NOTRACE ext4_folio_read_block
     ENTER2
     sub rsp, EM_BYTES
     mov rbx, rsi
@@ -36,7 +36,7 @@ FUNC_NOTRACE folio_read_block
     xor eax, eax
 .Lout:
     LEAVE2
-ENDFUNC folio_read_block
+ENDFUNC ext4_folio_read_block
 
 FUNC mpage_end_io                       # rdi folio whose reading has ended
     PROLOGUE
@@ -48,7 +48,7 @@ FUNC ext4_mpage_readpages               # rdi inode, rsi readahead or 0, rdx fol
     ENTER2
     mov rbx, rdx
     mov rsi, rdx
-    call folio_read_block
+    call ext4_folio_read_block
     mov r12d, eax
     mov rdi, rbx
     call mpage_end_io
@@ -227,7 +227,7 @@ FUNC ext4_put_io_end_defer              # rdi io_end: its extent becomes written
     mov rsi, r13
     call _raw_spin_unlock_irqrestore
     mov edi, WORK_CPU_UNBOUND
-    mov rsi, [rip + rsv_conversion_wq]
+    mov rsi, [rip + ext4_rsv_conversion_wq]
     lea rdx, [r12 + EI_RSV_WORK]
     call queue_work_on
     LEAVE3
