@@ -497,6 +497,50 @@ def test_what_lies_outside_the_window_is_refused(wire: Wire, sockets: Sockets) -
     sockets.close(listener)
 
 
+def test_part_of_a_segment_may_be_acknowledged(wire: Wire, sockets: Sockets) -> None:
+    listener = sockets.listen(GUEST_IP, 91)
+    mine, theirs = _handshake(wire, 91, source=5011)
+    connection = sockets.accept(listener)
+    sockets.send(connection, b"abcdefghij")
+    wire.segments()
+    for _ in range(4):
+        answers = wire.tcp(Segment(5011, 91, mine, theirs + 4, ACK, b""))
+        if answers:
+            break
+    assert [(s.seq, s.data) for s in answers] == [((theirs + 4) & 0xFFFFFFFF, b"efghij")]
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_a_spoilt_segment_of_a_connection_changes_nothing(
+    wire: Wire, sockets: Sockets, guest: Guest
+) -> None:
+    listener = sockets.listen(GUEST_IP, 92)
+    mine, theirs = _handshake(wire, 92, source=5012)
+    connection = sockets.accept(listener)
+    references = sockets.field(connection, "SK_REFCNT")
+    body = struct.pack(">HHIIBBHHH", 5012, 92, mine, theirs, 0x50, ACK, 65535, 0x1234, 0)
+    assert wire.send(ip_frame(6, body + b"bad sum", 1)) == []
+    assert sockets.receive(connection, 10) == EAGAIN
+    assert sockets.field(connection, "SK_REFCNT") == references
+    for sock in (connection, listener):
+        sockets.close(sock)
+
+
+def test_the_last_acknowledgment_is_repeated_in_time_wait(wire: Wire, sockets: Sockets) -> None:
+    listener = sockets.listen(GUEST_IP, 93)
+    mine, theirs = _handshake(wire, 93, source=5013)
+    connection = sockets.accept(listener)
+    sockets.close(connection)
+    (fin,) = wire.segments(93)
+    assert fin.flags & FIN
+    closing = Segment(5013, 93, mine, theirs + 1, FIN | ACK, b"")
+    (last,) = wire.tcp(closing)
+    assert (last.flags, last.ack) == (ACK, mine + 1)
+    assert wire.tcp(closing) == [last]
+    sockets.close(listener)
+
+
 def _pass_time(guest: Guest, ticks: int) -> None:
     """A pause without interrupts, ended by one tick."""
     clock = guest.machine.cpus[0].word("CLOCK_PTR")
