@@ -283,6 +283,19 @@ def test_delayed_work_waits_and_can_be_moved_or_cancelled(recorder: Recorder) ->
     assert recorder.what() == [delayed]
 
 
+def test_cancelling_waits_for_work_that_runs(recorder: Recorder) -> None:
+    guest = recorder.guest
+    work = recorder.work()
+    guest.call("queue_work_on", 1, guest.label("system_wq"), work)
+    assert guest.call_int("cancel_work_sync", work) == 1
+    guest.settle()
+    assert recorder.log() == []
+    assert guest.call_int("cancel_work_sync", work) == 0
+    assert guest.call_int("queue_work_on", 1, guest.label("system_wq"), work) == 1
+    guest.settle()
+    assert recorder.what() == [work]
+
+
 def test_flushing_waits_for_work_that_runs(recorder: Recorder) -> None:
     guest = recorder.guest
     queue = guest.call("alloc_workqueue", guest.text(b"test"), 0, 1)
@@ -386,6 +399,31 @@ def test_audit_records_go_to_the_log(guest: Guest, console: list[bytes]) -> None
 # --- interrupts -----------------------------------------------------------------------------------
 
 
+def test_the_attributes_of_an_interrupt(recorder: Recorder) -> None:
+    guest = recorder.guest
+    descriptor, page = guest.call("irq_to_desc", 7), guest.room(64)
+    shows = [s.address for s in guest.image.symbols if s.name == "name_show"]
+    assert len(shows) >= 3
+    for number, name in enumerate((b"first", b"second")):
+        handler = recorder.functions["irq_noted"]
+        assert not guest.call_int(
+            "request_threaded_irq", 7, handler, 0, 0, guest.text(name), number
+        )
+
+    def show(function: str) -> bytes:
+        near = [s.address for s in guest.image.symbols if s.name == function]
+        address = min(near, key=lambda a: abs(a - guest.label("free_irq")))
+        length = guest.call(address, descriptor, 0, page)
+        return guest.memory.read(page, length)
+
+    assert show("name_show") == b"edge\n"
+    assert show("hwirq_show") == b"7\n"
+    assert show("actions_show") == b"first,second\n"
+    for number in range(2):
+        guest.call("free_irq", 7, number)
+    assert show("actions_show") == b""
+
+
 def test_every_handler_of_an_interrupt_is_called(recorder: Recorder) -> None:
     guest = recorder.guest
     names = [guest.text(b"one"), guest.text(b"two")]
@@ -424,6 +462,23 @@ def test_capabilities_follow_the_credentials(guest: Guest) -> None:
     guest.call("abort_creds", new)
     guest.tick(5)
     assert guest.call_int("has_capability", guest.label("init_task"), admin) == 1
+
+
+def test_committed_credentials_replace_the_old_ones(guest: Guest) -> None:
+    current = guest.machine.cpus[0].current
+    cred = current + CONSTANTS["TASK_CRED"]
+    was = guest.memory.u64(cred)
+    first, second = guest.call("prepare_creds"), guest.call("prepare_exec_creds")
+    guest.call("commit_creds", first)
+    assert guest.memory.u64(cred) == first
+    guest.call("commit_creds", second)
+    guest.tick(5)
+    assert guest.call("prepare_creds") == first  # its memory was free again
+    guest.call("abort_creds", first)
+    guest.call("exit_creds", current)
+    assert guest.memory.u64(cred) == 0
+    guest.memory.set_u64(cred, was)
+    guest.tick(5)
 
 
 def test_notifiers_are_called_by_priority_until_one_stops(recorder: Recorder) -> None:

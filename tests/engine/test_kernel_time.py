@@ -67,6 +67,26 @@ FUNC_NOTRACE napper                      # rdi nanoseconds
     xor edi, edi
     call do_exit
 ENDFUNC napper
+FUNC_NOTRACE msleeper                    # rdi milliseconds
+    push rbp
+    mov rbp, rsp
+    call msleep
+    xor edi, edi
+    call note
+    xor edi, edi
+    call do_exit
+ENDFUNC msleeper
+FUNC_NOTRACE usleeper                    # rdi microseconds, and as many again at most
+    push rbp
+    mov rbp, rsp
+    lea esi, [rdi + rdi]
+    mov edx, TASK_UNINTERRUPTIBLE
+    call usleep_range_state
+    xor edi, edi
+    call note
+    xor edi, edi
+    call do_exit
+ENDFUNC usleeper
 .data
 test_count:
     .quad 0
@@ -372,3 +392,14 @@ def test_nanosleep_sleeps_at_least_that_long(recorder: Recorder) -> None:
     ((result, when),) = recorder.log()
     assert result == 0
     assert when - start in {5, 6}
+
+
+@pytest.mark.parametrize(("function", "amount"), [("msleeper", 21), ("usleeper", 21_000)])
+def test_short_sleeps(recorder: Recorder, function: str, amount: int) -> None:
+    guest = recorder.guest
+    start = guest.jiffies
+    guest.spawn(recorder.functions[function], amount)
+    guest.settle()
+    guest.tick(20)
+    ((_, when),) = recorder.log()
+    assert 6 <= when - start <= 12
