@@ -115,14 +115,17 @@ ENDFUNC ip_route_output_key_hash_rcu
 
 # rdi skb, esi destination, edx source, ecx tos, r8 dev; 0 or error
 FUNC ip_route_input_noref
-    ENTER1
-    push rax
+    ENTER2
+    mov rbx, rdi
+    mov r12d, esi
     call __rcu_read_lock
+    mov rdi, rbx
+    mov esi, r12d
     call ip_route_input_slow
     mov ebx, eax
     call __rcu_read_unlock
     mov eax, ebx
-    LEAVE1
+    LEAVE2
 ENDFUNC ip_route_input_noref
 
 FUNC ip_route_input_slow

@@ -110,8 +110,6 @@ FUNC sk_clone_lock                      # rdi sock, esi gfp; rax a copy of it, l
     call memcpy
     xor edi, edi
     mov rsi, rbx
-    mov r8d, [rbx + SK_RCVBUF]
-    mov r9d, [rbx + SK_SNDBUF]
     xor eax, eax
     mov [rbx + SK_NEXT], rax
     mov [rbx + SK_PPREV], rax
@@ -130,8 +128,10 @@ FUNC sk_clone_lock                      # rdi sock, esi gfp; rax a copy of it, l
     mov [rbx + SK_LOCK_WQ], rax
     mov [rbx + SK_DEFERRED], ax
     call sock_init_data
-    mov [rbx + SK_RCVBUF], r8d
-    mov [rbx + SK_SNDBUF], r9d
+    mov eax, [r12 + SK_RCVBUF]
+    mov [rbx + SK_RCVBUF], eax
+    mov eax, [r12 + SK_SNDBUF]
+    mov [rbx + SK_SNDBUF], eax
     BH_LOCK_SOCK rbx
     mov rax, rbx
 .Lout:
