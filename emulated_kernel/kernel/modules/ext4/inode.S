@@ -178,6 +178,14 @@ FUNC __ext4_iget                        # rdi super block, rsi inode number, edx
     GET_TIME RAW_ATIME, INODE_ATIME
     GET_TIME RAW_MTIME, INODE_MTIME
     GET_TIME RAW_CTIME, INODE_CTIME
+    mov eax, [rip + ext4_journal + J_COMMIT_SEQUENCE]   # the last change may be one of the running transaction
+    mov rdx, [rip + ext4_journal + J_RUNNING]
+    test rdx, rdx
+    je .Ltid
+    mov eax, [rdx + TX_TID]
+.Ltid:
+    mov [rcx + EI_SYNC_TID], eax
+    mov [rcx + EI_DATASYNC_TID], eax
     lea rdi, [rcx + EI_DATA]
     lea rsi, [r12 + RAW_BLOCK]
     mov edx, RAW_BLOCK_BYTES
