@@ -121,7 +121,7 @@ class Network:
     def traffic(self) -> None:
         """One frame from the peer: pings, and now and then a datagram. For Workload."""
         vcpu = self._machine.cpus[0]
-        if vcpu.rest not in {Rest.IDLE, Rest.USER}:
+        if vcpu.is_lost or vcpu.rest not in {Rest.IDLE, Rest.USER}:
             return
         self._sequence += 1
         make = datagram if self._sequence % 4 == 0 else echo_request

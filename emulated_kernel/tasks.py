@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 SYSCALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 _EFLAGS_IF = 0x202
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
-_EINTR = 4
+_EINTR, _SIGKILL = 4, 9
 _WNOHANG = 1
 _TURNS = 64  # how often other tasks may come first before a vCPU counts as stuck
 _SLICE_S = 0.003
@@ -99,6 +99,7 @@ class Tasks:
 
     def task_of(self, process: HostProcess) -> Task:
         """The task of a process: an old one, brought up to date, or a new one."""
+        self._recover_lost()
         task = self._tasks.get(process.pid)
         if task is not None and process.pid != 1:
             if task.process.start_time == process.start_time and self._is_alive(task):
@@ -288,6 +289,9 @@ class Tasks:
 
     def _bring(self, vcpu: Vcpu, task: Task) -> Rest:
         """Make `task` the current one of `vcpu`, by the guest's own scheduler."""
+        self._recover_lost()
+        if not self._is_alive(task):
+            raise TaskDied(f"task {task.pid} died in the kernel")
         if vcpu.current == task.address and vcpu.rest is not Rest.IDLE:
             return vcpu.rest
         if self._memory.u32(task.address + CONSTANTS["TASK_ON_RQ"]):
@@ -385,7 +389,7 @@ class Tasks:
                 else:
                     rest = self._machine.park(vcpu)
         except GuestTimeout as error:
-            self._kill_current(vcpu, task)
+            self.recover(vcpu)
             return CallResult(0, str(error))
         raise EmulatedKernelError(f"CPU {vcpu.number} does not come back to task {task.pid}")
 
@@ -397,16 +401,38 @@ class Tasks:
         self._reap(task)
         return CallResult(0, "Oops: the task was killed")
 
-    def _kill_current(self, vcpu: Vcpu, task: Task) -> None:
-        """The current task hangs in the kernel: it dies where it is."""
-        stack = self._memory.u64(task.address + CONSTANTS["TASK_STACK"])
-        vcpu.set(rsp=stack + CONSTANTS["STACK_BYTES"] - 256, rdi=9, rbp=0)
+    def _recover_lost(self) -> None:
+        for vcpu in self._machine.cpus:
+            if vcpu.is_lost:
+                self.recover(vcpu)
+
+    def recover(self, vcpu: Vcpu) -> None:
+        """Bring a vCPU back that stopped where it should not: what it ran dies.
+
+        That is a task, which is killed where it is, or the idle loop, which starts again.
+        """
+        address = vcpu.current
+        constants, memory = CONSTANTS, self._memory
+        vcpu.is_lost = False
+        memory.set_u32(vcpu.percpu + constants["RQ_LOCK"], 0)
+        top = memory.u64(address + constants["TASK_STACK"]) + constants["STACK_BYTES"]
+        if memory.u32(address + constants["TASK_FLAGS"]) & constants["PF_IDLE"]:
+            for name in ("IRQ_DEPTH", "SOFTIRQ_DEPTH"):
+                memory.set_u32(vcpu.percpu + constants[name], 0)
+            memory.set_u8(vcpu.percpu + constants["IRQ_FLAGS"], 0)
+            memory.set_u8(vcpu.percpu + constants["PREEMPT_DEPTH"], 1)
+            vcpu.set(rsp=top - 64, rbp=0)
+            self._machine.run_slice(vcpu, self._labels["cpu_startup_entry"])
+            return
+        vcpu.set(rsp=top - 256, rdi=_SIGKILL, rbp=0)
         rest = self._machine.run_slice(vcpu, self._labels["host_kill_current"])
         for _ in range(_TURNS):
-            if vcpu.current != task.address:
+            if vcpu.current != address:
                 break
             rest = self._answer(vcpu, None) if rest is Rest.FILE_OP else self._machine.park(vcpu)
-        self._reap(task)
+        victim = next((t for t in self._tasks.values() if t.address == address), None)
+        if victim is not None:
+            self._reap(victim)
 
 
 def _signed(value: int) -> int:

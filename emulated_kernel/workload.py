@@ -49,9 +49,9 @@ class Workload:
         which; its task leaves the vCPU to others.
         """
         for vcpu in self._machine.cpus:
-            if vcpu.rest is Rest.USER:
+            if vcpu.rest is Rest.USER and not vcpu.is_lost:
                 self._park_when_quiet(vcpu)
-            if vcpu.rest in {Rest.IDLE, Rest.USER}:
+            if vcpu.rest in {Rest.IDLE, Rest.USER} and not vcpu.is_lost:
                 self._machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
 
     def _park_when_quiet(self, vcpu: Vcpu) -> None:

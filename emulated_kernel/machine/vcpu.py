@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR, PAGE_OFFSET
-from emulated_kernel.errors import GuestFault
+from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.machine.memory import RAM_BYTES, Memory
 from emulated_kernel.machine.unicorn_abi import REGISTERS, UnicornCpu
 
@@ -56,6 +56,7 @@ class Vcpu:
         self.hypercalls = 0
         self.entries = 0  # system calls entered here, by whoever enters them
         self.in_bare_call = False
+        self.is_lost = False  # stopped where no safepoint is; `rest` says nothing
         self.hypercall: Callable[[Vcpu, int], None] | None = None
         self.int3: Callable[[Vcpu, int], bool] | None = None
         self.exception_entry: dict[int, int] = {}
@@ -109,12 +110,16 @@ class Vcpu:
         """Run (from `rip`, or on from where it rests) to the next safepoint."""
         try:
             self.rip = self.cpu.start(self.rip if rip is None else rip)
+        except EmulatedKernelError:
+            self.is_lost = not self.in_bare_call
+            raise
         finally:
             if self._faulted:
                 self._faulted = False
                 self.cpu.clear_exception_state()
         rest = self.rests.get(self.rip)
         if rest is None:
+            self.is_lost = not self.in_bare_call
             raise GuestFault(f"hlt at {self.rip - 1:#x}", vector=-1, rip=self.rip - 1)
         self.rest = rest
         return rest

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.errors import GuestFault
 from emulated_kernel.images.builtin import load_builtin
 from emulated_kernel.machine import Machine, Rest
 from emulated_kernel.machine import machine as machine_module
@@ -150,3 +151,24 @@ def test_other_tasks_run_while_one_sleeps(guest: Guest) -> None:
     assert guest.syscall(guest.task(501), "getpid") == 501
     guest.exit(sleeper)
     assert guest.syscall(guest.task(501), "getpid") == 501
+
+
+@pytest.mark.parametrize("victim", ["task", "idle"])
+def test_a_vcpu_that_stops_nowhere_comes_back(
+    guest: Guest, victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vcpu = guest.machine.cpus[0]
+    guest.task(500)
+    if victim == "idle":
+        guest.machine.run(lambda: guest.machine.park(vcpu))
+    start = vcpu.cpu.start
+
+    def stop_at_once(address: int) -> int:
+        monkeypatch.setattr(vcpu.cpu, "start", start)
+        return guest.machine.image.label("gcd")
+
+    monkeypatch.setattr(vcpu.cpu, "start", stop_at_once)
+    with pytest.raises(GuestFault):
+        guest.syscall(guest.task(500), "getpid")
+    for pid in (500, 501):
+        assert guest.syscall(guest.task(pid), "getpid") == pid
