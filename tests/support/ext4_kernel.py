@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
+
+import pytest
 
 from emulated_kernel import assembler
 from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
@@ -12,9 +16,13 @@ from emulated_kernel.machine import Rest, Vcpu
 from emulated_kernel.modules import Modules
 from emulated_kernel.tasks import Asleep
 from support.ext4_disk import BLOCK, Disk
-from support.syscalls import O_RDWR, Kernel, Process
+from support.syscalls import O_CREAT, O_RDWR, Kernel, Process
 
 T = TypeVar("T")
+
+FIRST_FILES = {"motd", "hostname", "syslog"}
+COMMIT_INTERVAL_S = 5
+_COMMIT_SEQUENCE = 56  # of the journal
 
 # Stands for __fentry__: remembers which functions of the module were called, and clobbers all that
 # a callback may.
@@ -149,3 +157,100 @@ class Mounted(Kernel):
         fd = process.open(path, O_RDWR)
         assert self.finish(lambda: process.call("fsync", fd)) == 0
         assert process.close(fd) == 0
+
+    @property
+    def committed(self) -> int:
+        """The sequence number of the last transaction that is in the log."""
+        return self.memory.u32(self.module.labels["ext4_journal"] + _COMMIT_SEQUENCE)
+
+
+@contextmanager
+def tidy_process(kernel: Mounted, pid: int) -> Iterator[Process]:
+    """A process; its files go in the end, and with them all that they took."""
+    process = kernel.process(pid)
+    yield process
+    clean(process)
+    kernel.sync(process)
+    disk = kernel.disk.replayed()
+    assert disk.problems() == []
+    assert set(disk.files()) == FIRST_FILES
+    assert disk.free_blocks - kernel.free_blocks() in {0, 2}  # promised to the log
+    process.exit()
+
+
+def clean(process: Process) -> None:
+    names = process.listdir("/mnt")
+    assert isinstance(names, dict)
+    for name in set(names) - FIRST_FILES - {".", "..", "lost+found"}:
+        assert process.unlink(f"/mnt/{name}") == 0
+
+
+def pattern(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def pwrite(process: Process, path: str, data: bytes, offset: int) -> int:
+    fd = process.open(path, O_RDWR | O_CREAT)
+    result = process.pwrite(fd, data, offset)
+    assert process.close(fd) == 0
+    return result
+
+
+def truncate(process: Process, path: str, size: int) -> int:
+    return process.call("truncate", process.path(path), size)
+
+
+def size_of(process: Process, path: str) -> int:
+    stat = process.stat(path)
+    assert not isinstance(stat, int)
+    return stat.size
+
+
+def inode_of(kernel: Mounted, process: Process, fd: int) -> int:
+    memory, constants = kernel.memory, kernel.constants
+    files = memory.u64(process.task.address + constants["TASK_FILES"])
+    table = memory.u64(memory.u64(files + constants["FILES_FDT"]) + constants["FDT_FD"])
+    return memory.u64(memory.u64(table + 8 * fd) + constants["FILE_INODE"])
+
+
+def page_content(kernel: Mounted, mapping: int, number: int) -> int:
+    page = kernel.machine.call("xas_load", mapping, number)
+    frame = (page - kernel.word("mem_map")) // kernel.constants["STRUCT_PAGE_BYTES"]
+    return kernel.word("memory_start") + frame * BLOCK
+
+
+def write_and_fsync_often(kernel: Mounted, sh: Process) -> None:
+    """The log wraps, and its blocks come home."""
+    seen = set()
+    for number in range(60):
+        assert pwrite(sh, "/mnt/f", pattern(50, number), 50 * number) == 50
+        kernel.fsync(sh, "/mnt/f")
+        log = kernel.disk.log()
+        seen.add(log[0].sequence)
+        assert kernel.disk.replayed().problems() == []
+    assert len(seen) > 2  # the log began anew
+    expected = b"".join(pattern(50, n) for n in range(60))
+    assert kernel.disk.replayed().contents()["f"] == expected
+
+
+def meet_in_a_commit(kernel: Mounted, sh: Process, pid: int) -> None:
+    """A commit waits for the handles, and new ones for the commit."""
+    labels, call = kernel.module.labels, kernel.machine.call
+    writer = kernel.process(pid)
+    fd = writer.open("/mnt/f", O_RDWR | O_CREAT)
+    kernel.settle()  # the handle is the idle task's
+    handle = call(labels["jbd2_journal_start"], labels["ext4_journal"], 4)
+    with pytest.raises(Asleep):
+        sh.call("sync")
+    with pytest.raises(Asleep):
+        writer.write(fd, b"later")
+    assert "f" not in kernel.disk.replayed().files()
+    kernel.settle()
+    call(labels["jbd2_journal_stop"], handle)
+    kernel.sync(sh)
+    assert kernel.disk.replayed().contents()["f"] == b""
+    assert kernel.finish(lambda: writer.write(fd, b"later")) == 5
+    assert writer.close(fd) == 0
+    kernel.fsync(writer, "/mnt/f")
+    assert kernel.disk.replayed().contents()["f"] == b"later"
+    writer.exit()

@@ -51,14 +51,7 @@ FUNC jbd2_journal_commit_transaction    # rdi journal with a running transaction
     mov qword ptr [rbx + J_RUNNING], 0
     lea rdi, [rbx + J_STATE_LOCK]
     call _raw_write_unlock
-    mov eax, [r12 + TX_NR_BUFFERS]
-    add eax, 2
-    cmp eax, [rbx + J_FREE]
-    jbe .Lroom
-    mov rdi, rbx
-    call jbd2_log_do_checkpoint
-.Lroom:
-    cmp dword ptr [r12 + TX_NR_BUFFERS], 0
+    cmp dword ptr [r12 + TX_NR_BUFFERS], 0      # there is room for them: add_transaction_credits
     je .Lrecord
     mov rdi, r12
     mov esi, JBD2_DESCRIPTOR_BLOCK
