@@ -52,6 +52,8 @@ class Workload:
             if vcpu.rest is Rest.USER and not vcpu.is_lost:
                 self._park_when_quiet(vcpu)
             if vcpu.rest in {Rest.IDLE, Rest.USER} and not vcpu.is_lost:
+                if vcpu.word("WAKE_LIST"):  # left by another vCPU, whose IPI this is
+                    self._machine.interrupt(vcpu, "asm_sysvec_call_function_single")
                 self._machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
 
     def _park_when_quiet(self, vcpu: Vcpu) -> None:

@@ -262,6 +262,7 @@ class RingBufferPerCpu:
         """The reader's page if it holds more, else the next one; None when all is consumed."""
         words = self._words()
         commit = self._commit(self._reader_page, words)
+        self._skip_padding(commit)  # the writer may have left the page since the last record
         if self._read >= commit:
             entries = words.entries + words.events - words.overrun - self._read_events
             if words.page == self._reader_page or entries == 0:
@@ -292,11 +293,14 @@ class RingBufferPerCpu:
     def consume(self, count: int, end: int, ts: int) -> None:
         """Take `count` records off the reader's page; the last ends at `end` and bears `ts`."""
         self._advance(count, end, ts)
-        commit = self._commit(self._reader_page, self._words())
-        if self._read < commit:
+        self._skip_padding(self._commit(self._reader_page, self._words()))
+
+    def _skip_padding(self, commit: int) -> None:
+        """Behind a page's last record there may be padding up to its end."""
+        if 0 < self._read < commit:
             head = self._memory.u32(self._reader_page + BUF_PAGE_HDR_SIZE + self._read)
             if head & 31 == RINGBUF_TYPE_PADDING:
-                self._advance(0, commit, ts)
+                self._advance(0, commit, self._read_stamp)
 
     def _advance(self, count: int, end: int, ts: int) -> None:
         self._read_events += count

@@ -52,3 +52,19 @@ def test_an_open_reader_keeps_the_tracer_from_changing() -> None:
         assert busy.value.errno == errno.EBUSY
         shell.machine.run(file.release)
         shell.echo("function", "current_tracer")
+
+
+def test_a_reader_who_keeps_up_sees_every_marker_past_the_padding_of_each_page() -> None:
+    with isolated(cpus=1) as shell:
+        machine = shell.machine
+        node = shell.node("trace_pipe")
+        file = machine.run(lambda: opened(node))
+        text = b""
+        for number in range(400):
+            shell.echo(f"{number}:" + "x" * (number * 7 % 90), "trace_marker")
+            part = machine.run(lambda: file.read(1 << 16, 0, True))
+            assert isinstance(part, bytes)
+            text += part
+        machine.run(file.release)
+    marks = [line.split("tracing_mark_write: ")[1] for line in text.decode().splitlines()]
+    assert marks == [f"{number}:" + "x" * (number * 7 % 90) for number in range(400)]
