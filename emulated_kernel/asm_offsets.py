@@ -73,6 +73,7 @@ _layout(
         "SWITCH_COUNT": 8,  # switches so far; the last ones' next tasks are in SWITCH_RING
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
+        "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
     },
 )
 _define(
@@ -269,7 +270,8 @@ _define(
     RB_GUARD_PID=0x100,
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
 )
-# The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it.
+# The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it. They begin
+# at a multiple of FGT_ALIGN, so a frame's address tells its depth and where the words are.
 _layout("FG_", {"RET": 8, "FUNC": 8, "CALLTIME": 8, "RETP": 8}, size=32)
 _layout(
     "FGT_",
@@ -286,6 +288,7 @@ _layout(
 _define(
     FTRACE_RETFUNC_DEPTH=50,
     FGT_BYTES=32,
+    FGT_ALIGN=2048,
     FGT_IN_GRAPH=0x1,
     FGT_IN_NOTRACE=0x2,
     FGT_IN_IRQ=0x4,

@@ -35,7 +35,7 @@ _C = CONSTANTS
 _RET_TOP, _RET_END, _RET_BASE = _C["TASK_RET_TOP"], _C["TASK_RET_END"], _C["TASK_RET_BASE"]
 _FRAME_BYTES = _C["FG_SIZE"]
 _FRAMES_BYTES = _C["FTRACE_RETFUNC_DEPTH"] * _FRAME_BYTES
-_STACK_BYTES = 2048
+_STACK_BYTES = _C["FGT_ALIGN"]
 _PAGE_BYTES = _C["PAGE_BYTES"]
 _READY = 32  # stacks kept for new tasks; below half of that there are made more
 assert _C["FGT_BYTES"] + _FRAMES_BYTES <= _STACK_BYTES
@@ -90,7 +90,8 @@ class FunctionGraph:
         self._avoid = {_colour(page) for page in self._hot_pages(array)}
         self._start_graph_tracing()
         self.ftrace_graph_active = True
-        self._memory.set_u64(self._labels["graph_array"], array)
+        for cpu in self._state.machine.cpus:
+            cpu.set_word("GRAPH_BUFFER", self._memory.u64(array + 8 * cpu.number))
         self._set_sched_switch_probe(self._labels["ftrace_graph_probe_sched_switch"])
         try:
             ftrace_startup(self._state, self.graph_ops, FTRACE_START_FUNC_RET)
@@ -107,7 +108,8 @@ class FunctionGraph:
 
     def _stop(self) -> None:
         self.ftrace_graph_active = False
-        self._memory.set_u64(self._labels["graph_array"], self._labels["ftrace_stub_graph"])
+        for cpu in self._state.machine.cpus:
+            cpu.set_word("GRAPH_BUFFER", self._labels["ftrace_stub_graph"])
         self._set_sched_switch_probe(0)
 
     def _set_sched_switch_probe(self, probe: int) -> None:
@@ -118,7 +120,6 @@ class FunctionGraph:
 
     def _hot_pages(self, array: int) -> Iterator[int]:
         """What entry and return touch beside the shadow stack."""
-        yield self._labels["graph_array"]
         yield self.graph_ops.address
         for cpu in self._state.machine.cpus:
             yield cpu.percpu

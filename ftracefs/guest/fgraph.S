@@ -4,7 +4,7 @@
 # At a traced function's entry its return address is exchanged for return_to_handler and kept in a
 # frame of the task's shadow stack:
 #
-#     task.RET_BASE    first frame; the FGT_ words lie in front of it
+#     task.RET_BASE    first frame; the FGT_ words lie in front of it, at a multiple of FGT_ALIGN
 #     task.RET_TOP     where the next one goes; its distance from RET_BASE is the depth
 #     task.RET_END     where no frame fits any more; 0 for a task that is paused or has no stack
 #
@@ -39,6 +39,14 @@ GRAPH_RET_WORDS = 10
     add r8, gs:[CLOCK_OFFSET]
 .endm
 
+# \depth (32 bits) = the depth of the frame at \frame (32 bits).
+.macro FRAME_DEPTH depth, frame
+    mov \depth, \frame
+    and \depth, FGT_ALIGN - 1
+    shr \depth, 5
+    dec \depth                              # the FGT_ words are as long as a frame
+.endm
+
 # Searches a table of call sites for rdi, as ops have them; r11 the table, which is not empty. Goes to
 # \found or falls through; uses rax.
 .macro LOOKUP_IP hash, found
@@ -57,7 +65,7 @@ GRAPH_RET_WORDS = 10
 # preemption more; this code calls nothing that could be traced, and is never interrupted.
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_graph_func
-    PER_CPU_BUFFER
+    mov r9, gs:[GRAPH_BUFFER]
     push rdx
     mov r8, gs:[CURRENT_TASK]
     mov rdx, [r8 + TASK_RET_TOP]
@@ -73,11 +81,8 @@ FUNC_NOTRACE ftrace_graph_func
     RB_RESERVE GRAPH_ENT_BYTES, GRAPH_ENT_WORDS
     RB_COMMON TRACE_GRAPH_ENT_PREEMPT
     mov [r10 + 12], rdi
-    mov rax, gs:[CURRENT_TASK]
-    mov r8d, edx
-    sub r8d, [rax + TASK_RET_BASE]
-    shr r8d, 5
-    mov [r10 + 20], r8d
+    FRAME_DEPTH eax, edx
+    mov [r10 + 20], eax
     RB_COMMIT
 .Lpush_return_trace:
     mov r8, [rcx + PT_RSP]
@@ -132,9 +137,7 @@ FUNC_NOTRACE ftrace_graph_func
 .Lwanted:
     test dword ptr [r9 + RB_GUARD], RB_GUARD_PID
     jne .Lout
-    mov eax, edx
-    sub eax, r8d
-    shr eax, 5                              # the depth
+    FRAME_DEPTH eax, edx
     mov r11d, [rip + fgraph_max_depth]
     dec r11d                                # no limit: the largest number
     cmp eax, r11d
@@ -179,9 +182,7 @@ FUNC_NOTRACE ftrace_graph_func
     LOOKUP_IP ftrace_graph_hash, .Lgraph
     jmp .Lout
 .Lgraph:
-    mov eax, edx
-    sub eax, r10d
-    shr eax, 5
+    FRAME_DEPTH eax, edx
     mov [r10 + FGT_DEPTH], eax
     mov r8, r10
     mov r10d, FGT_IN_GRAPH
@@ -208,10 +209,10 @@ FUNC_NOTRACE return_to_handler
     mov rsi, [rcx + TASK_RET_TOP]
     sub rsi, FG_SIZE
     mov [rcx + TASK_RET_TOP], rsi
-    mov eax, gs:[CPU_NUMBER]
-    mov r9, [rip + graph_array]
-    mov r9, [r9 + rax*8]
-    mov rcx, [rcx + TASK_RET_BASE]
+    mov r9, gs:[GRAPH_BUFFER]
+    mov rcx, rsi
+    and rcx, -FGT_ALIGN
+    add rcx, FGT_BYTES                      # RET_BASE
     cmp dword ptr [r9 + RB_GUARD], 0
     jne .Lask
     TRACE_CLOCK
@@ -221,9 +222,7 @@ FUNC_NOTRACE return_to_handler
     RB_COMMON TRACE_GRAPH_RET
     mov rax, [rsi + FG_FUNC]
     mov [r10 + 12], rax
-    mov eax, esi
-    sub eax, ecx
-    shr eax, 5
+    FRAME_DEPTH eax, esi
     mov [r10 + 20], eax
     mov eax, [rcx + FGT_OVERRUN]
     mov [r10 + 24], eax
@@ -266,9 +265,7 @@ FUNC_NOTRACE return_to_handler
 .Lflags:
     test r10d, FGT_IN_GRAPH
     je .Lnot_finished
-    mov eax, esi
-    sub eax, ecx
-    shr eax, 5
+    FRAME_DEPTH eax, esi
     cmp eax, [rcx + FGT_DEPTH]
     jne .Lnot_finished
     and r10d, FGT_IN_NOTRACE                # ftrace_graph_addr_finish
@@ -311,9 +308,6 @@ ENDFUNC ftrace_graph_probe_sched_switch
 
 .data
 .balign 64
-OBJECT graph_array                          # whose buffers returns are recorded in: a word a CPU
-    .quad ftrace_stub_graph
-ENDOBJECT graph_array
 OBJECT ftrace_graph_hash                    # table and mask, as in struct ftrace_ops; 0: everything
     .quad 0
     .quad 0
@@ -344,16 +338,7 @@ OBJECT fgraph_two_clocks                    # records are stamped by another clo
     .long 0
 ENDOBJECT fgraph_two_clocks
 .balign 64
-OBJECT ftrace_stub_graph                    # graph_array while nothing is traced: buffers that are off
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-    .quad fgraph_no_buffer
-ENDOBJECT ftrace_stub_graph
-fgraph_no_buffer:
+OBJECT ftrace_stub_graph                    # GRAPH_BUFFER while nothing is traced: a buffer that is off
     .long RB_GUARD_OFF
     .long 0
+ENDOBJECT ftrace_stub_graph
