@@ -270,8 +270,8 @@ _define(
     RB_GUARD_PID=0x100,
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
 )
-# The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it, which begin
-# at a multiple of FGT_ALIGN: a frame's address tells its depth and where the words are.
+# The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it, which
+# begin at a multiple of FGT_ALIGN: a frame's address tells its depth and where the words are.
 _layout("FG_", {"RET": 8, "FUNC": 8, "CALLTIME": 8, "RETP": 8}, size=32)
 _layout(
     "FGT_",
