@@ -64,8 +64,9 @@ class Livepatch:
     def klp_patch_func(self, old_func: int, new_func: int) -> None:
         """Let calls of the function at `old_func` go to `new_func`.
 
-        EINVAL when it has no call site; EEXIST when this replacement is on its stack; EBUSY when
-        somebody else moves the instruction pointer there, or a direct call will not share it.
+        EINVAL when it has no call site, or when calls would go in a circle for ever; EEXIST when
+        this replacement is on its stack; EBUSY when somebody else moves the instruction pointer
+        there, or a direct call will not share it.
         """
         site = ftrace_location(self._state, old_func)
         if not site:
@@ -76,6 +77,8 @@ class Livepatch:
         func = KlpFunc(old_func, new_func)
         if func in ops.func_stack:
             raise TracefsError(errno.EEXIST, "it is patched so already")
+        if self._leads_to(new_func, old_func):
+            raise TracefsError(errno.EINVAL, "the replacement would call itself for ever")
         ops.func_stack.append(func)
         ops.update_top()
         if len(ops.func_stack) > 1:
@@ -86,6 +89,15 @@ class Livepatch:
         except TracefsError:
             ops.func_stack.clear()
             raise
+
+    def _leads_to(self, func: int, goal: int) -> bool:
+        """Whether a call of `func` ends at `goal`, by way of the patches in effect."""
+        tops = [ops.func_stack[-1] for ops in self._ops.values() if ops.func_stack]
+        goes_to = {top.old_func: top.new_func for top in tops}
+        for _ in tops:
+            if func != goal:
+                func = goes_to.get(func, func)
+        return func == goal
 
     def klp_unpatch_func(self, old_func: int, new_func: int | None = None) -> None:
         """Take one replacement of a function back, or (None) all; ENOENT when there is none."""

@@ -158,6 +158,16 @@ def test_what_cannot_be_patched_is_refused_and_leaves_nothing(ftrace: Ftrace) ->
     assert ftrace.machine.call("add_one", 5) == 105
 
 
+def test_calls_never_go_in_a_circle(ftrace: Ftrace) -> None:
+    for old, new in (("add_one", "add_one"), ("double", "add_one")):
+        if old != new:
+            patch(ftrace, "add_one", "double")
+        with pytest.raises(TracefsError) as refused:
+            patch(ftrace, old, new)
+        assert refused.value.errno == errno.EINVAL
+    assert ftrace.machine.call("add_one", 5) == 10
+
+
 def test_a_live_patch_keeps_ftrace_switched_on(ftrace: Ftrace) -> None:
     patch(ftrace, "add_one", "replacement")
     assert refused(ftrace, lambda: ftrace_enable_sysctl(ftrace, False)) == errno.EBUSY
