@@ -297,7 +297,6 @@ FUNC page_fault_oops                    # rdi pt_regs, rsi error code, rdx addre
     push rbx
     push r12
     mov rbx, rdi
-    mov r12d, 14
     call oops_begin
     inc dword ptr [rip + oops_count]
     mov rdi, rax

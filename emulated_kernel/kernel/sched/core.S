@@ -174,7 +174,6 @@ FUNC try_to_wake_up                     # rdi task, esi states, edx flags; eax: 
     mov r12, rdi
     mov r14d, esi
     PREEMPT_DISABLE
-    lea rdi, [r12 + TASK_USAGE]         # the task's own lock is not modelled, its use count is
     test [r12 + TASK_STATE], r14d
     je .Lnot
     cmp dword ptr [r12 + TASK_ON_RQ], 0
