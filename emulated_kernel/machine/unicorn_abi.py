@@ -23,6 +23,8 @@ from unicorn.unicorn_py3.unicorn import Uc, uclib
 
 from emulated_kernel.errors import EmulatedKernelError
 
+_TRANSLATION_BYTES = 64 << 20
+
 CR0_PG_WP_PE = 0x80000001 | 0x10000
 CR4_PAE_PGE_FXSR = 0x20 | 0x80 | 0x200 | 0x400
 MSR_EFER, EFER_BITS = 0xC0000080, 0x1 | 0x100 | 0x400 | 0x800  # SCE LME LMA NXE
@@ -96,6 +98,8 @@ class UnicornCpu:
         make_uc: Any = Uc
         uc = make_uc(UC_ARCH_X86, UC_MODE_64)
         self._uc: Any = uc
+        # Translations are dropped together when this is full; Unicorn's own size is 1 GiB.
+        uc.ctl_set_tcg_buffer_size(_TRANSLATION_BYTES)
         uc.ctl_set_cpu_model(x86_const.UC_CPU_X86_SKYLAKE_SERVER)
         uc.mem_map_ptr(0, ram_bytes, UC_PROT_ALL, C.c_void_p(ram_address))
         uc.reg_write(x86_const.UC_X86_REG_CR3, cr3)
@@ -126,10 +130,6 @@ class UnicornCpu:
             if status:
                 raise EmulatedKernelError(f"uc_hook_add: {status}")
         self._clean = uc.context_save()
-
-    def batch(self, *names: str) -> RegisterBatch:
-        """A register set of the caller's choice."""
-        return RegisterBatch(self._handle, names)
 
     def set_gs_base(self, address: int) -> None:
         self._uc.msr_write(MSR_GS_BASE, address)
@@ -165,12 +165,6 @@ class UnicornCpu:
         status = uclib.uc_ctl(self._handle, code, C.c_uint64(start), C.c_uint64(end))
         if status:
             raise EmulatedKernelError(f"uc_ctl_remove_cache({start:#x}, {end:#x}): {status}")
-
-    def flush_translations(self) -> None:
-        """Drop all translations."""
-        status = uclib.uc_ctl(self._handle, _ctl_code(unicorn_const.UC_CTL_TB_FLUSH, 0))
-        if status:
-            raise EmulatedKernelError(f"uc_ctl_flush_tb: {status}")
 
     def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
         try:
