@@ -111,11 +111,6 @@ class HostEvents:
         self._thread = threading.Thread(target=self._main, name="host-events", daemon=True)
         self._thread.start()
 
-    @property
-    def follows_all_processes(self) -> bool:
-        """Whether the connector could be had."""
-        return self._connector is not None
-
     def close(self) -> None:
         """End the thread."""
         self._closing = True

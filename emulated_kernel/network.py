@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 
-from emulated_kernel.machine import Machine, Rest, Vcpu
+from emulated_kernel.machine import Machine, Vcpu
 
 GUEST_MAC = bytes.fromhex("525400123456")
 PEER_MAC = bytes.fromhex("52550a000202")
@@ -121,7 +121,7 @@ class Network:
     def traffic(self) -> None:
         """One frame from the peer: pings, and now and then a datagram. For Workload."""
         vcpu = self._machine.cpus[0]
-        if vcpu.is_lost or vcpu.rest not in {Rest.IDLE, Rest.USER}:
+        if not vcpu.may_be_interrupted:
             return
         self._sequence += 1
         make = datagram if self._sequence % 4 == 0 else echo_request

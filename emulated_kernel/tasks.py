@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 SYSCALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 _EFLAGS_IF = 0x202
-_AT_FDCWD = 0xFFFFFFFFFFFFFF9C
+_NO_PID = 0xFFFFFFFF  # what free_pid leaves
+_SPIN_BYTES = 64
 _EINTR, _SIGKILL = 4, 9
 _WNOHANG = 1
 _TURNS = 64  # how often other tasks may come first before a vCPU counts as stuck
@@ -50,7 +51,6 @@ class Task:
 
     process: HostProcess
     address: int
-    files: dict[int, int] = field(default_factory=dict)
     asleep: bool = False
 
     @property
@@ -74,7 +74,6 @@ class Tasks:
         self._memory = machine.memory
         self._labels = machine.image.labels
         self._tasks: dict[int, Task] = {}
-        self._open_files: dict[int, int] = {}  # handle of the host -> struct file
         self._arguments = machine.alloc(64)
         self.quiet: Callable[[], AbstractContextManager[None]] = nullcontext
         self.on_new_task: Callable[[Task], None] = lambda task: None
@@ -99,7 +98,19 @@ class Tasks:
 
     def task_of(self, process: HostProcess) -> Task:
         """The task of a process: an old one, brought up to date, or a new one."""
+        return self._twice(lambda: self._task_of(process))
+
+    def _twice(self, work: Callable[[], Task]) -> Task:
+        """Do it again, once, if it met what a dead task has left behind."""
         self._recover_lost()
+        try:
+            return work()
+        except (GuestFault, GuestTimeout, TaskDied):
+            log.exception("a task could not be had; trying again")
+            self._recover_lost()
+            return work()
+
+    def _task_of(self, process: HostProcess) -> Task:
         task = self._tasks.get(process.pid)
         if task is not None and process.pid != 1:
             if task.process.start_time == process.start_time and self._is_alive(task):
@@ -112,6 +123,9 @@ class Tasks:
 
     def adopt(self, process: HostProcess) -> Task:
         """A task that has no process behind it, or appears as already running; once per pid."""
+        return self._twice(lambda: self._adopt(process))
+
+    def _adopt(self, process: HostProcess) -> Task:
         known = self._tasks.get(process.pid)
         if known is not None and self._is_alive(known):
             return known
@@ -236,7 +250,7 @@ class Tasks:
     def _finish(self, vcpu: Vcpu, task: Task, rest: Rest, answer: Answer | None) -> int:
         for _ in range(_TURNS):
             if vcpu.current == task.address:
-                if rest is Rest.USER:
+                if rest in {Rest.USER, Rest.CALL}:
                     task.asleep = False
                     return _signed(self._memory.u64(task.address + CONSTANTS["TASK_RETVAL"]))
                 if rest is Rest.FILE_OP:
@@ -270,7 +284,7 @@ class Tasks:
         raise EmulatedKernelError(f"task {task.pid} does not end")
 
     def interrupt(self, task: Task) -> None:
-        """End a sleeping system call with EINTR."""
+        """End a sleeping system call with EINTR; one that sleeps on takes its task with it."""
         if not task.asleep:
             return
         vcpu = self.vcpu_of(task.process)
@@ -278,8 +292,10 @@ class Tasks:
         try:
             rest = self._bring(vcpu, task)
             self._finish(vcpu, task, rest, lambda _: -_EINTR)
-        except (Asleep, TaskDied) as error:
-            log.debug("interrupting %d: %r", task.pid, error)
+        except TaskDied as error:
+            log.debug("interrupting %d: %s", task.pid, error)
+        except Asleep:
+            self._abandon(task)
         task.asleep = False
 
     # --- bringing a task to a vCPU ---------------------------------------------------------------
@@ -385,6 +401,9 @@ class Tasks:
                 if is_ours and rest is Rest.FILE_OP:
                     rest = self._answer(vcpu, answer)
                 elif rest is Rest.IDLE:
+                    if is_ours:  # in an idle loop of its own, with nobody to take it off the CPU
+                        self.recover(vcpu)
+                        return CallResult(0, "took the CPU over; the task was killed")
                     return self._ended_badly(task)
                 else:
                     rest = self._machine.park(vcpu)
@@ -407,32 +426,74 @@ class Tasks:
                 self.recover(vcpu)
 
     def recover(self, vcpu: Vcpu) -> None:
-        """Bring a vCPU back that stopped where it should not: what it ran dies.
+        """Bring a vCPU back that stopped where it should not.
 
-        That is a task, which is killed where it is, or the idle loop, which starts again.
+        The task that ran dies where it is. Where not even that can be done, it is left behind for
+        good and the idle loop starts again.
         """
-        address = vcpu.current
-        constants, memory = CONSTANTS, self._memory
         vcpu.is_lost = False
-        memory.set_u32(vcpu.percpu + constants["RQ_LOCK"], 0)
-        top = memory.u64(address + constants["TASK_STACK"]) + constants["STACK_BYTES"]
-        if memory.u32(address + constants["TASK_FLAGS"]) & constants["PF_IDLE"]:
-            for name in ("IRQ_DEPTH", "SOFTIRQ_DEPTH"):
-                memory.set_u32(vcpu.percpu + constants[name], 0)
-            memory.set_u8(vcpu.percpu + constants["IRQ_FLAGS"], 0)
-            memory.set_u8(vcpu.percpu + constants["PREEMPT_DEPTH"], 1)
-            vcpu.set(rsp=top - 64, rbp=0)
-            self._machine.run_slice(vcpu, self._labels["cpu_startup_entry"])
-            return
+        self._memory.set_u32(vcpu.percpu + CONSTANTS["RQ_LOCK"], 0)
+        self._break_lock(vcpu)
+        address = vcpu.current
+        is_idle = self._memory.u32(address + CONSTANTS["TASK_FLAGS"]) & CONSTANTS["PF_IDLE"]
+        victim = next((t for t in self._tasks.values() if t.address == address), None)
+        try:
+            if not is_idle and self._memory.u64(address + CONSTANTS["TASK_STACK"]):
+                self._kill_current(vcpu)
+                if victim is not None:
+                    self._reap(victim)
+                return
+        except EmulatedKernelError:
+            log.exception("task %#x of CPU %d could not be killed", address, vcpu.number)
+        if victim is not None:
+            self._abandon(victim)
+        self._restart_idle(vcpu)
+
+    def _break_lock(self, vcpu: Vcpu) -> None:
+        """Free the spin lock that the vCPU was waiting for.
+
+        No vCPU holds one at a safepoint and all run in turn, so its holder is dead.
+        """
+        spin = self._labels["native_queued_spin_lock_slowpath"]
+        rip, lock = vcpu.get("rip", "rdi")
+        if spin <= rip < spin + _SPIN_BYTES and self._memory.is_mapped(lock, 4):
+            self._memory.set_u32(lock, 0)
+
+    def _kill_current(self, vcpu: Vcpu) -> None:
+        address = vcpu.current
+        top = self._memory.u64(address + CONSTANTS["TASK_STACK"]) + CONSTANTS["STACK_BYTES"]
         vcpu.set(rsp=top - 256, rdi=_SIGKILL, rbp=0)
         rest = self._machine.run_slice(vcpu, self._labels["host_kill_current"])
         for _ in range(_TURNS):
             if vcpu.current != address:
-                break
+                return
             rest = self._answer(vcpu, None) if rest is Rest.FILE_OP else self._machine.park(vcpu)
-        victim = next((t for t in self._tasks.values() if t.address == address), None)
-        if victim is not None:
-            self._reap(victim)
+        raise EmulatedKernelError(f"task {address:#x} does not end")
+
+    def _restart_idle(self, vcpu: Vcpu) -> None:
+        constants, memory, percpu = CONSTANTS, self._memory, vcpu.percpu
+        left = vcpu.current
+        idle = vcpu.word("RQ_IDLE")
+        if left != idle and memory.u32(left + constants["TASK_ON_RQ"]):
+            memory.set_u32(left + constants["TASK_ON_RQ"], 0)
+            running = percpu + constants["RQ_NR_RUNNING"]
+            memory.set_u32(running, memory.u32(running) - 1)
+        vcpu.set_word("CURRENT_TASK", idle)
+        vcpu.set_word("RQ_CURR", idle)
+        vcpu.is_lost = False
+        for name in ("CURRENT_PID", "IRQ_DEPTH", "SOFTIRQ_DEPTH", "NEED_RESCHED"):
+            memory.set_u32(percpu + constants[name], 0)
+        memory.set_u8(percpu + constants["IRQ_FLAGS"], 0)
+        memory.set_u8(percpu + constants["PREEMPT_DEPTH"], 1)
+        top = memory.u64(idle + constants["TASK_STACK"]) + constants["STACK_BYTES"]
+        vcpu.set(rsp=top - 64, rbp=0)
+        self._machine.run_slice(vcpu, self._labels["cpu_startup_entry"])
+
+    def _abandon(self, task: Task) -> None:
+        """Leave a task where it is for ever; its process gets a new one when it comes again."""
+        self._memory.set_u32(task.address + CONSTANTS["TASK_PID"], _NO_PID)
+        if self._tasks.get(task.pid) is task:
+            del self._tasks[task.pid]
 
 
 def _signed(value: int) -> int:

@@ -49,9 +49,9 @@ class Workload:
         which; its task leaves the vCPU to others.
         """
         for vcpu in self._machine.cpus:
-            if vcpu.rest is Rest.USER and not vcpu.is_lost:
+            if vcpu.rest in {Rest.USER, Rest.CALL} and not vcpu.is_lost:
                 self._park_when_quiet(vcpu)
-            if vcpu.rest in {Rest.IDLE, Rest.USER} and not vcpu.is_lost:
+            if vcpu.may_be_interrupted:
                 if vcpu.word("WAKE_LIST"):  # left by another vCPU, whose IPI this is
                     self._machine.interrupt(vcpu, "asm_sysvec_call_function_single")
                 self._machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")

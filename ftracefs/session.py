@@ -13,7 +13,7 @@ from emulated_kernel.host_events import HostEvents
 from emulated_kernel.image import KernelImage
 from emulated_kernel.images.builtin import load_builtin
 from emulated_kernel.kallsyms import Kallsyms
-from emulated_kernel.machine import Machine, Rest
+from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.network import Network
 from emulated_kernel.procfs import HostProcess, read_process
@@ -117,7 +117,7 @@ class Session:
     def _let_others_run(self) -> None:
         """Between two steps of a text patch the other vCPUs take an interrupt each."""
         for vcpu in self.machine.cpus:
-            if vcpu is not self.tasks.acting and vcpu.rest in {Rest.IDLE, Rest.USER, Rest.CALL}:
+            if vcpu is not self.tasks.acting and vcpu.may_be_interrupted:
                 self.machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
 
     def call_function(self, call: FunctionCall) -> CallResult:

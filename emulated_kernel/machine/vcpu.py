@@ -86,6 +86,11 @@ class Vcpu:
         self.memory.set_u64(self.percpu + CONSTANTS[name], value)
 
     @property
+    def may_be_interrupted(self) -> bool:
+        """Whether an interrupt may arrive: it is idle, in user mode, or between two calls."""
+        return not self.is_lost and self.rest in {Rest.IDLE, Rest.USER, Rest.CALL}
+
+    @property
     def current(self) -> int:
         """Address of the running task's task_struct."""
         return self.word("CURRENT_TASK")

@@ -40,6 +40,8 @@ class DirectCalls:
         site = ftrace_location(ftrace, function)
         if not site:
             raise TracefsError(errno.EINVAL, "the function cannot be traced")
+        if target == function:
+            raise TracefsError(errno.EINVAL, "the function would call itself for ever")
         if site not in self._ops:
             # It goes on wherever its return address leads, so a live patch is no obstacle.
             ops = ftrace.new_ops(name="direct")

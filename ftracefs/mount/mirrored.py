@@ -141,10 +141,17 @@ class MirroredCallers:
                 else:
                     self._as_task(task, operation, once)
         except Asleep:
-            return once.result
+            if isinstance(once.result, Pending) and not once.done:
+                return once.result
+            self._give_up(process)  # it sleeps for something else, which nobody will bring
         except (TaskDied, EmulatedKernelError):
             log.exception("%s of %s in the guest", operation.name, operation.path)
         return once.outcome()
+
+    def _give_up(self, process: HostProcess | None) -> None:
+        task = self._tasks.find(process.pid) if process is not None else None
+        if task is not None:
+            self._tasks.interrupt(task)
 
     def _as_task(self, task: Task, operation: Operation, once: _Once) -> None:
         call = self._system_call(task, operation)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
 
 import pytest
 from support.shell import Shell, isolated
 
+from emulated_kernel.machine import machine as machine_module
 from ftracefs.errors import TracefsError
 
 SCRIPT = (
@@ -132,3 +134,31 @@ def test_a_real_clock_gives_stamps_that_never_go_back() -> None:
         stamps = [float(s) for s in re.findall(r" (\d+\.\d{6}): gcd", shell.cat("trace"))]
     assert len(stamps) == 1000
     assert stamps == sorted(stamps)
+
+
+@pytest.mark.parametrize(
+    "call", ["__set_task_comm 7 4096 7 3", "kthread_create_on_node 3 1 -1", "do_idle", "msleep 50"]
+)
+def test_after_a_call_that_went_wrong_everything_goes_on(
+    shell: Shell, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_module, "BUDGET_S", 0.4)
+    with pytest.raises(TracefsError) as refused:
+        shell.echo(call, "emulator/call")
+    assert refused.value.errno == errno.EFAULT
+    for _ in range(3):
+        try:
+            shell.echo("gcd 12 18", "emulator/call")
+        except TracefsError:
+            continue  # one more may meet what the first has left locked
+        break
+    shell.echo("gcd 12 18", "emulator/call")
+    assert shell.cat("emulator/call") == "gcd(12, 18) = 6\n"
+
+
+def test_a_function_is_not_sent_to_itself(shell: Shell) -> None:
+    for path in ("emulator/direct", "emulator/livepatch"):
+        with pytest.raises(TracefsError) as refused:
+            shell.echo("gcd gcd", path)
+        assert refused.value.errno == errno.EINVAL
+        assert shell.cat(path) == ""
