@@ -10,7 +10,7 @@
 # packages, and libfuse 2 and fusermount by apt-get where that may be done; otherwise it prints the
 # command to type. OPTION is one of `ftracefs mount`:
 #
-#   --kernel IMAGE    builtin (the default), or the path of an image
+#   --kernel IMAGE    builtin, which is the only one so far
 #   --cpus N          number of vCPUs, 1 to 8
 #   --clock CLOCK     real or virtual
 #   --isolated        nothing of the host shows in the trace
@@ -140,6 +140,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -*) options+=("$1") ;;
+    "") usage "an empty mount point" ;;
     *)
         [ -z "$mountpoint" ] || usage "more than one mount point: $mountpoint, $1"
         mountpoint=$1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         "--kernel",
         metavar="IMAGE",
         default="builtin",
-        help="the kernel behind the files: builtin (the default), or the path of an image",
+        help="the kernel behind the files; there is only builtin so far",
     )
     mount.add_argument(
         "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
@@ -170,7 +171,10 @@ def _mount(arguments: argparse.Namespace) -> int:
     if not started.is_ready:
         _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
         return FAILED
-    print(_banner(path, started.pid, log))
+    try:
+        print(_banner(path, started.pid, log), flush=True)
+    except BrokenPipeError:  # it is mounted, whoever reads
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
     return DONE
 
 
@@ -234,12 +238,13 @@ def _default_log(path: Path) -> Path:
 
 def _banner(path: Path, pid: int, log: Path) -> str:
     unmount = os.environ.get(UNMOUNT_COMMAND) or "ftracefs unmount"
+    place = shlex.quote(str(path))
     return f"""\
 mounted on {path} (pid {pid}, log {log})
 try it:
-    cd {path}
+    cd {place}
     echo 'vfs_*' > set_ftrace_filter
     echo function > current_tracer
     cat trace_pipe                  # Ctrl-C leaves it
 stop it:
-    {unmount} {path}"""
+    {unmount} {place}"""
