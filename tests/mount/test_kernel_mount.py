@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -92,3 +93,34 @@ def test_there_are_as_many_cpus_as_asked_for(fuse: None, tmp_path: Path, cpus: s
     with MountedDaemon(tmp_path, "--isolated", "--cpus", cpus) as daemon:
         assert len(list((daemon.path / "per_cpu").iterdir())) == int(cpus)
         assert f"#P:{cpus}" in (daemon.path / "trace").read_text()
+
+
+@pytest.mark.parametrize("glob", ["vfs_*", "*"])
+def test_a_reader_of_trace_pipe_goes_on_over_many_pages_of_two_cpus(
+    fuse: None, tmp_path: Path, glob: str
+) -> None:
+    with MountedDaemon(tmp_path) as daemon:
+        (daemon.path / "set_ftrace_filter").write_text(f"{glob}\n")
+        (daemon.path / "current_tracer").write_text("function\n")
+        lister = f'for i in {{1..40}}; do ls -l "{daemon.path}" "{daemon.path}/per_cpu"; done'
+        with subprocess.Popen(["bash", "-c", lister], stdout=subprocess.DEVNULL) as others:
+            pipe = os.open(daemon.path / "trace_pipe", os.O_RDONLY)
+            try:
+                text = bytearray()
+                while len(text) < 500_000:
+                    part = os.read(pipe, 1 << 17)
+                    assert part
+                    text += part
+            finally:
+                os.close(pipe)
+                others.wait(60)
+    lines = [line for line in text.decode().splitlines() if "LOST" not in line]
+    shape = re.compile(r".{16}-\d+ +\[(\d{3})\] \S{5} +(\d+\.\d{6}): \S+ <-\S+")
+    found = [shape.fullmatch(line) for line in lines]
+    assert all(found), [line for line, match in zip(lines, found, strict=True) if not match][:5]
+    by_cpu: dict[str, list[float]] = {}
+    for match in found:
+        assert match is not None
+        by_cpu.setdefault(match[1], []).append(float(match[2]))
+    assert set(by_cpu) == {"000", "001"}
+    assert all(stamps == sorted(stamps) for stamps in by_cpu.values())
