@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ftracefs.errors import TracefsError
+
+DEFAULT_POLLMASK = select.POLLIN | select.POLLOUT | select.POLLRDNORM | select.POLLWRNORM
 
 Deferred = Callable[[], bytes]
 DeferredWrite = Callable[[Callable[[], bool]], int]
@@ -89,6 +92,14 @@ class OpenFile:
     def write(self, data: bytes, offset: int) -> int | DeferredWrite:
         """Consume and return at least 1 byte of `data`, the way one write(2) does."""
         raise TracefsError(errno.EINVAL, "not writable")
+
+    def poll(self, notify: Callable[[], None] | None) -> int:
+        """What is ready, as POLL* bits; the default is a file that never makes anybody wait.
+
+        `notify` is called once when the answer may have changed, or when there is more of what is
+        ready already: an edge-triggered epoll waits for that. It takes the place of the one before.
+        """
+        return DEFAULT_POLLMASK
 
     def flush(self) -> None:
         """One close(2) of a descriptor of this open file; may come several times."""

@@ -7,9 +7,11 @@ read through FUSE costs the reader far more than a system call.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Deferred, OpenFile, Pending, TracefsFile, WaitQueue
+from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
 from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.trace.output.trace_pipe import TracePipe
@@ -29,6 +31,7 @@ class _PipeOpen(OpenFile):
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
         self._has_read = False
+        self._poll = TracePoll(tr, cpu)
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         ticket = self._queue.ticket()
@@ -62,6 +65,9 @@ class _PipeOpen(OpenFile):
     def _next_seq(self, size: int) -> bytes:
         return self._pipe.read(size, self._tr.output_context())
 
+    def poll(self, notify: Callable[[], None] | None) -> int:
+        return self._poll.poll(notify)
+
     def _stop_waiting(self) -> None:
         if self._waiter is not None:
             self._tr.buffer.cancel(self._waiter)
@@ -69,6 +75,7 @@ class _PipeOpen(OpenFile):
 
     def release(self) -> None:
         self._stop_waiting()
+        self._poll.stop()
         self._tr.close_pipe_on_cpu(self._cpu)
 
 

@@ -8,9 +8,11 @@ what there is, as in Linux. Not there: splice, which FUSE answers from reads, an
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, OpenFile, Pending, TracefsFile, WaitQueue
+from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
 from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.trace.trace_array import TraceArray
@@ -27,6 +29,7 @@ class _RawOpen(OpenFile):
         self._spare = b""
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
+        self._poll = TracePoll(tr, cpu)
         tr.trace_ref += 1
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Pending:
@@ -51,6 +54,9 @@ class _RawOpen(OpenFile):
         self._waiter = self._tr.buffer.wait(self._queue.wake_up, self._cpu)
         return Pending(self._queue, ticket)
 
+    def poll(self, notify: Callable[[], None] | None) -> int:
+        return self._poll.poll(notify)
+
     def _stop_waiting(self) -> None:
         if self._waiter is not None:
             self._tr.buffer.cancel(self._waiter)
@@ -58,6 +64,7 @@ class _RawOpen(OpenFile):
 
     def release(self) -> None:
         self._stop_waiting()
+        self._poll.stop()
         self._tr.trace_ref -= 1
 
 

@@ -1,8 +1,9 @@
 """fusepy on libfuse 2, with what it leaves out: the only module that imports `fuse`.
 
-fusepy binds neither fuse_interrupted nor fuse_exited, and its ioctl wants a path where libfuse has
-none to give. Its own error answer for a Python bug is EINVAL, and a SystemExit in a callback breaks
-it, so `Operations.__call__` must let nothing but `FuseError` out.
+fusepy binds neither fuse_interrupted nor fuse_exited, its table of operations ends before poll, and
+its ioctl wants a path where libfuse has none to give. Its own error answer for a Python bug is
+EINVAL, and a SystemExit in a callback breaks it, so `Operations.__call__` must let nothing but
+`FuseError` out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import codecs
 import ctypes
 import os
+import threading
 from typing import Any, Protocol
 
 from ftracefs.files.base import Caller
@@ -40,6 +42,31 @@ _libfuse.fuse_interrupted.argtypes = []
 _libfuse.fuse_interrupted.restype = ctypes.c_int
 _libfuse.fuse_exited.argtypes = [ctypes.c_void_p]
 _libfuse.fuse_exited.restype = ctypes.c_int
+_libfuse.fuse_notify_poll.argtypes = [ctypes.c_void_p]
+_libfuse.fuse_notify_poll.restype = ctypes.c_int
+_libfuse.fuse_pollhandle_destroy.argtypes = [ctypes.c_void_p]
+_libfuse.fuse_pollhandle_destroy.restype = None
+
+
+class _FuseOperations(ctypes.Structure):
+    """struct fuse_operations of libfuse 2.9, one field further than fusepy has it."""
+
+    _fields_ = (
+        *fuse.fuse_operations._fields_,
+        (
+            "poll",
+            ctypes.CFUNCTYPE(
+                ctypes.c_int,
+                ctypes.c_char_p,
+                ctypes.POINTER(fuse.fuse_file_info),
+                ctypes.c_void_p,
+                ctypes.POINTER(ctypes.c_uint),
+            ),
+        ),
+    )
+
+
+fuse.fuse_operations = _FuseOperations
 
 
 class FileInfo(Protocol):
@@ -69,10 +96,50 @@ PATHS = "ftracefs_paths"
 codecs.register(_find_codec)
 
 
+class PollHandle:
+    """Tells the kernel once that those who poll a file shall look again (fuse_pollhandle).
+
+    Whoever gets one calls `notify` or `destroy`, from any thread, as often as he likes, and
+    `destroy` before the session is: libfuse frees the channel that a notification goes through.
+    """
+
+    def __init__(self, address: int) -> None:
+        self._address: int | None = address
+        self._fuse: int = _libfuse.fuse_get_context().contents.fuse
+        self._lock = threading.Lock()
+
+    def notify(self) -> None:
+        """Wake who polls; the handle is spent."""
+        self._finish(wakes=True)
+
+    def destroy(self) -> None:
+        """Nobody will be woken by it any more."""
+        self._finish(wakes=False)
+
+    def _finish(self, wakes: bool) -> None:
+        with self._lock:
+            address, self._address = self._address, None
+            if address is None:
+                return
+            if wakes and not _libfuse.fuse_exited(self._fuse):
+                _libfuse.fuse_notify_poll(address)
+            _libfuse.fuse_pollhandle_destroy(address)
+
+
 class _Fuse(fuse.FUSE):  # type: ignore[misc]
     def ioctl(self, path: Any, cmd: int, arg: Any, fip: Any, flags: int, data: Any) -> int:
         answer: int = self.operations("ioctl", cmd, fip.contents)
         return answer
+
+    def poll(self, path: Any, fip: Any, address: int | None, revents: Any) -> int:
+        handle = None if address is None else PollHandle(address)
+        try:
+            revents[0] = self.operations("poll", fip.contents, handle)
+        except BaseException:
+            if handle is not None:
+                handle.destroy()
+            raise
+        return 0
 
 
 def serve(operations: object, mountpoint: str, **options: str | int | bool) -> None:

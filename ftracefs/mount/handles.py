@@ -17,13 +17,51 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from ftracefs.files.base import Node, OpenFile
 from ftracefs.mount.inodes import Inode
 
 GRACE = 0.1  # seconds a RELEASE is waited for
 HELD_GRACE = 0.01  # the same for a handle that was waited for in vain: a shell keeps it with exec
+
+
+class PollHandle(Protocol):
+    """What wakes those who poll a file; good for one call of either method."""
+
+    def notify(self) -> None: ...
+
+    def destroy(self) -> None: ...
+
+
+class Poller:
+    """Whoever polls an open file: the kernel wakes all of them by the latest handle it gave."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handle: PollHandle | None = None
+
+    def arm(self, handle: PollHandle) -> None:
+        """`notify` uses this handle from now on."""
+        with self._lock:
+            before, self._handle = self._handle, handle
+        if before is not None:
+            before.destroy()
+
+    def notify(self) -> None:
+        """Have them look again; they bring a new handle if they go on waiting."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.notify()
+
+    def disarm(self) -> None:
+        """The file is gone, and who polls it with it."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.destroy()
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +77,7 @@ class Handle:
     active: int = 0  # reads and writes that are running
     closing: bool = False
     held: bool = False
+    poller: Poller = field(default_factory=Poller)
 
 
 class Handles:
@@ -66,6 +105,10 @@ class Handles:
 
     def __getitem__(self, number: int) -> Handle:
         return self._table[number]
+
+    def __iter__(self) -> Iterator[Handle]:
+        with self._condition:
+            return iter(list(self._table.values()))
 
     def __len__(self) -> int:
         return len(self._table)

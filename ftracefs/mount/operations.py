@@ -11,6 +11,7 @@ import errno
 import itertools
 import logging
 import os
+import select
 import stat
 import threading
 from collections.abc import Callable
@@ -93,6 +94,8 @@ class Operations:
     def close(self) -> None:
         """From now on a read that would sleep is at end of file, and so are those asleep."""
         self._closing.set()
+        for handle in self._handles:
+            handle.poller.notify()
 
     def __call__(self, name: str, *args: Any) -> Any:
         """Perform an operation; nothing but `FuseError` leaves."""
@@ -112,6 +115,12 @@ class Operations:
 
     def init(self, path: str) -> None:
         self._on_mounted()
+
+    def destroy(self, path: str) -> None:
+        """The session is over, however it came to it: nobody can be woken any more."""
+        self._closing.set()
+        for handle in self._handles:
+            handle.poller.disarm()
 
     def statfs(self, path: str) -> dict[str, int]:
         return {"f_bsize": 4096, "f_frsize": 4096, "f_namemax": 255}
@@ -270,10 +279,25 @@ class Operations:
         try:
             self._callers.run(binding.caller(), operation, handle.file.release)
         finally:
+            handle.poller.disarm()
             self._handles.leave(handle.number)
 
     def fsync(self, path: str | None, datasync: int, fi: FileInfo) -> None:
         raise TracefsError(errno.EINVAL, "nothing to sync")
+
+    def poll(self, fi: FileInfo, pollhandle: binding.PollHandle | None) -> int:
+        """Answer with what is ready; who polls with a `pollhandle` waits for its notification."""
+        handle, caller = self._handle(fi), binding.caller()
+        notify = None
+        if pollhandle is not None:
+            # First of all: what wakes from here on must find the one that the poller waits for.
+            handle.poller.arm(pollhandle)
+            notify = handle.poller.notify
+        if self._closing.is_set():
+            handle.poller.disarm()
+            return select.POLLIN | select.POLLRDNORM  # of the end of file
+        operation = Operation("poll", handle.path, handle.number)
+        return self._callers.run(caller, operation, partial(handle.file.poll, notify))
 
     def ioctl(self, command: int, fi: FileInfo) -> int:
         raise TracefsError(errno.ENOTTY, f"ioctl {command:#x}")

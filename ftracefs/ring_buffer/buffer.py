@@ -24,11 +24,15 @@ _COMMIT_MASK = RB_MISSED_STORED - 1
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """Somebody asleep until there is data on `cpu` (None: any), at least `full` percent of it."""
+    """Somebody asleep until there is data on `cpu` (None: any), at least `full` percent of it.
+
+    With `seen`, only for data beyond what had been written then.
+    """
 
     cpu: int | None
     full: int
     wake: Callable[[], None]
+    seen: list[int] | None = None
 
 
 class RingBuffer:
@@ -182,6 +186,18 @@ class RingBuffer:
         self._waiters.append(waiter)
         return waiter
 
+    def ring_buffer_poll_wait(
+        self, wake: Callable[[], None] | None, cpu: int | None = None, full: int = 0
+    ) -> tuple[bool, Waiter | None]:
+        """Whether a reader need not wait; `wake` is called when new data makes it so (again)."""
+        waiter = Waiter(cpu, full, wake or (lambda: None))
+        is_ready = self._has_come(waiter)
+        if wake is None:
+            return is_ready, None
+        waiter.seen = self._written(cpu)
+        self._waiters.append(waiter)
+        return is_ready, waiter
+
     def cancel(self, waiter: Waiter) -> None:
         """Wait no longer; nothing happens if it has been woken already."""
         if waiter in self._waiters:
@@ -201,7 +217,12 @@ class RingBuffer:
         for waiter in waiters:
             waiter.wake()
 
+    def _written(self, cpu: int | None) -> list[int]:
+        return [cpu_buffer.written() for cpu_buffer in self._chosen(cpu)]
+
     def _has_come(self, waiter: Waiter) -> bool:
+        if waiter.seen is not None and waiter.seen == self._written(waiter.cpu):
+            return False
         if not waiter.full:
             return not self.is_empty(waiter.cpu)
         return any(

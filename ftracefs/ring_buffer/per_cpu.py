@@ -216,6 +216,11 @@ class RingBufferPerCpu:
         words = self._words()
         return words.entries + words.events - words.overrun - self._read_events
 
+    def written(self) -> int:
+        """Records written since the last reset, read or not."""
+        words = self._words()
+        return words.entries + words.events
+
     def overrun(self) -> int:
         """Records overwritten unread."""
         return self._words().overrun
