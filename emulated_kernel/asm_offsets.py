@@ -269,6 +269,7 @@ _define(
     RB_GUARD_CPU_DISABLED=0x4,
     RB_GUARD_PID=0x100,
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
+    RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
 )
 # The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it, which
 # begin at a multiple of FGT_ALIGN: a frame's address tells its depth and where the words are.
@@ -288,11 +289,36 @@ _layout(
 _define(
     FTRACE_RETFUNC_DEPTH=50,
     FGT_BYTES=32,
+    FGT_SUBTIME=32 + 50 * 32,  # behind the frames: a word for each (subtime, of the profiler)
     FGT_ALIGN=2048,
     FGT_IN_GRAPH=0x1,
     FGT_IN_NOTRACE=0x2,
     FGT_IN_IRQ=0x4,
 )
+
+# The function profiler (kernel/trace/ftrace.c): what a CPU counts, a page of records, a record.
+_layout(
+    "PROFILE_STAT_",
+    {
+        "GUARD": 4,  # in the place of RB_GUARD, always RB_GUARD_PROFILE
+        "HASH": 8,
+        "PAGES": 8,  # the page that is being filled
+        "START": 8,
+    },
+    size=64,
+)
+_layout("PROFILE_PAGE_", {"NEXT": 8, "INDEX": 8, "RECORDS": 8})
+_layout(
+    "PROFILE_",
+    {"NEXT": 8, "PPREV": 8, "IP": 8, "COUNTER": 8, "TIME": 8, "TIME_SQUARED": 8},
+    size=48,
+)
+_define(
+    PROFILES_PER_PAGE=(4096 - CONSTANTS["PROFILE_PAGE_RECORDS"]) // CONSTANTS["PROFILE_SIZE"],
+    FTRACE_PROFILE_HASH_BITS=10,
+)
+# The stack tracer (kernel/trace/trace_stack.c).
+_define(STACK_TRACE_ENTRIES=500)
 
 # --- system calls (arch/x86/entry/syscalls/syscall_64.tbl) ----------------------------------------
 

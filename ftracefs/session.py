@@ -104,12 +104,13 @@ class Session:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """No trace array records meanwhile."""
+        """No trace array records meanwhile, and nothing is profiled."""
         buffers = [tr.buffer for tr in self.tracing.trace_arrays()]
         for buffer in buffers:
             buffer.record_disable()
         try:
-            yield
+            with self.ftrace.profiler.quiet():
+                yield
         finally:
             for buffer in buffers:
                 buffer.record_enable()

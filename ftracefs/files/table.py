@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ftracefs.files import buffer, emulator, events, filters, graph, info, options, sysctl, tracer
+from ftracefs.files import (
+    buffer,
+    emulator,
+    events,
+    filters,
+    graph,
+    info,
+    options,
+    profile,
+    sysctl,
+    tracer,
+)
 from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.direct import direct
 from ftracefs.files.disassembly import TextDirectory
@@ -62,6 +73,7 @@ TOP_FILES = (
     File("available_filter_functions", 0o440, filters.available_filter_functions),
     File("dyn_ftrace_total_info", 0o440, filters.dyn_ftrace_total_info),
     File("enabled_functions", 0o440, filters.enabled_functions),
+    File("function_profile_enabled", 0o640, profile.function_profile_enabled),
     File("max_graph_depth", 0o640, graph.max_graph_depth),
     File("saved_cmdlines", 0o440, info.saved_cmdlines),
     File("set_graph_function", 0o640, graph.set_graph_function),
@@ -127,6 +139,7 @@ def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
     entries["instances"] = Instances()
     entries["options"] = options_directory(tr)
     entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
+    entries["trace_stat"] = profile.trace_stat(tr)
     if not pure:
         entries["emulator"] = _emulator(tracing)
         entries["README"] = _with_mode(info.readme_with_emulator(), entries["README"].mode)

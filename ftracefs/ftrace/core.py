@@ -17,6 +17,7 @@ from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
 from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.profile import FunctionProfiler
 from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
@@ -50,6 +51,7 @@ class Ftrace(FtraceState):
         self.livepatch = Livepatch(self)
         self._python = PythonCallbacks(self)
         self.fgraph = FunctionGraph(self)
+        self.profiler = FunctionProfiler(self, self.fgraph)
         ftrace_init(self, image)
 
     # --- ops -------------------------------------------------------------------------------------

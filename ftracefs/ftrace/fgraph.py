@@ -38,7 +38,8 @@ _FRAMES_BYTES = _C["FTRACE_RETFUNC_DEPTH"] * _FRAME_BYTES
 _STACK_BYTES = _C["FGT_ALIGN"]
 _PAGE_BYTES = _C["PAGE_BYTES"]
 _READY = 32  # stacks kept for new tasks; below half of that there are made more
-assert _C["FGT_BYTES"] + _FRAMES_BYTES <= _STACK_BYTES
+assert _C["FGT_SUBTIME"] == _C["FGT_BYTES"] + _FRAMES_BYTES
+assert _C["FGT_SUBTIME"] + 8 * _C["FTRACE_RETFUNC_DEPTH"] <= _STACK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class FunctionGraph:
     def register_ftrace_graph(self, array: int) -> None:
         """Record calls and returns in the buffers of `array`, a guest table with a word a CPU.
 
+        What the words lead to may also be the profiler's (see profile.py).
         EBUSY when somebody does so already, ENODEV when ftrace is disabled.
         """
         if self.ftrace_graph_active:
@@ -326,6 +328,10 @@ class FunctionGraph:
     def ftrace_graph_sleep_time_control(self, enable: bool) -> None:
         """Whether the time that a task was switched out counts."""
         self._memory.set_u32(self._labels["fgraph_sleep_time"], enable)
+
+    def ftrace_graph_graph_time_control(self, enable: bool) -> None:
+        """Whether the profiler counts what a function calls as its own time."""
+        self._memory.set_u32(self._labels["fgraph_graph_time"], enable)
 
     @property
     def two_clocks(self) -> bool:

@@ -21,32 +21,6 @@ GRAPH_ENT_WORDS = 5
 GRAPH_RET_BYTES = 44
 GRAPH_RET_WORDS = 10
 
-# trace_clock_local, which calls are timed by whatever clock stamps the records. r8 = now; uses rax
-# r10 r11.
-.macro TRACE_CLOCK_LOCAL
-    mov r11, rdx
-    rdtsc
-    shl rdx, 32
-    or rax, rdx
-    mul qword ptr gs:[CLOCK_MULT]
-    shrd rax, rdx, 32
-    mov rdx, r11
-    mov r10, gs:[CLOCK_PTR]
-    mov r8, [r10]
-    add r8, gs:[CLOCK_STEP]
-    mov [r10], r8
-    add r8, rax
-    add r8, gs:[CLOCK_OFFSET]
-.endm
-
-# \depth (32 bits) = the depth of the frame at \frame (32 bits).
-.macro FRAME_DEPTH depth, frame
-    mov \depth, \frame
-    and \depth, FGT_ALIGN - 1
-    shr \depth, 5
-    dec \depth                              # the FGT_ words are as long as a frame
-.endm
-
 # Searches a table of call sites for rdi, as ops have them; r11 the table, which is not empty. Goes to
 # \found or falls through; uses rax.
 .macro LOOKUP_IP hash, found
@@ -127,6 +101,8 @@ FUNC_NOTRACE ftrace_graph_func
 
     # trace_graph_entry with all its questions. r8 task, rdx the new frame.
 .Lask:
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_PROFILE
+    je .Lprofile
     mov r8, [r8 + TASK_RET_BASE]
     mov r10d, [r8 + FGT_FLAGS]
     test r10d, FGT_IN_NOTRACE
@@ -198,6 +174,12 @@ FUNC_NOTRACE ftrace_graph_func
     test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_HARDIRQ
     je .Lnot_ignored
     jmp .Lout
+
+.Lprofile:
+    TRACE_CLOCK_LOCAL
+    mov [rdx + FG_CALLTIME], r8
+    call profile_graph_entry
+    jmp .Lpush_return_trace
 ENDFUNC ftrace_graph_func
 
 # Where a traced function returns to. rax and rdx hold what it returns; every other register that a
@@ -242,6 +224,8 @@ FUNC_NOTRACE return_to_handler
     test r10d, r10d
     jne .Lflags
 .Ltraced:
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_PROFILE
+    je .Lprofile
     cmp byte ptr [r9 + RB_GUARD], 0
     jne .Lout
     cmp dword ptr [rip + fgraph_two_clocks], 0
@@ -275,6 +259,10 @@ FUNC_NOTRACE return_to_handler
     je .Ltraced
     and r10d, FGT_IN_GRAPH | FGT_IN_IRQ
     mov [rcx + FGT_FLAGS], r10d
+    jmp .Lout
+
+.Lprofile:
+    call profile_graph_return
     jmp .Lout
 ENDFUNC return_to_handler
 

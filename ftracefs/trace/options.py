@@ -113,6 +113,7 @@ FUNCTION_GRAPH_OPTIONS = (
     TracerOpt("funcgraph-irqs", default=True),
     TracerOpt("funcgraph-tail"),
     TracerOpt("sleep-time", default=True),
+    TracerOpt("graph-time", default=True),
 )
 BLK_OPTIONS = (TracerOpt("blk_classic"), TracerOpt("blk_cgroup"), TracerOpt("blk_cgname"))
 

@@ -29,6 +29,7 @@ TOP = {
     "error_log": 0o640,
     "events": 0o750,
     "free_buffer": 0o200,
+    "function_profile_enabled": 0o640,
     "instances": 0o750,
     "max_graph_depth": 0o640,
     "options": 0o750,
@@ -43,6 +44,7 @@ TOP = {
     "trace_marker": 0o220,
     "trace_options": 0o640,
     "trace_pipe": 0o440,
+    "trace_stat": 0o750,
     "tracing_on": 0o640,
     "tracing_thresh": 0o640,
 }
@@ -87,6 +89,7 @@ def test_names_and_modes_are_those_of_linux() -> None:
         assert tree.root.mode == 0o700
         assert modes(tree.node("per_cpu")) == {"cpu0": 0o750, "cpu1": 0o750}
         assert modes(tree.node("per_cpu/cpu1")) == PER_CPU
+        assert modes(tree.node("trace_stat")) == {"function0": 0o640, "function1": 0o640}
 
 
 def test_only_emulator_comes_beside_them(tree: Tree) -> None:
@@ -190,7 +193,7 @@ def test_readme_promises_nothing_that_is_not_there(tree: Tree) -> None:
     named = set(re.findall(r"^  (\w+(?:/\w+)?)/?\t", text, re.M))
     assert {name for name in named if name not in tree.root} <= {
         f"emulator/{name}" for name in EMULATOR
-    } | {"per_cpu/cpuN"}
+    } | {"per_cpu/cpuN", "trace_stat/functionN"}
 
 
 def test_readme_is_readable_on_a_terminal(tree: Tree) -> None:
@@ -233,13 +236,14 @@ def _rows() -> dict[str, str]:
 def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> None:
     rows = _rows()
     for name, mode in modes(tree.root).items():
-        if name not in ("emulator", "events", "options", "per_cpu"):
+        if name not in ("emulator", "events", "options", "per_cpu", "trace_stat"):
             assert rows.pop(name + "/" * (name == "instances")) == f"0{mode:o}", name
     for name, mode in modes(tree.node("emulator")).items():
         if name not in ("sysctl", "text"):
             assert rows.pop(f"emulator/{name}") == f"0{mode:o}", name
     for name, mode in modes(tree.node("emulator/sysctl")).items():
         assert rows.pop(f"emulator/sysctl/{name}") == f"0{mode:o}", name
+    assert rows.pop("trace_stat/functionN") == f"0{tree.node('trace_stat/function0').mode:o}"
     options = modes(tree.node("options"))
     assert set(options.values()) == {0o640}
     assert rows.pop("options/OPTION") == "0640"

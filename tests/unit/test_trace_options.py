@@ -24,7 +24,8 @@ TRACERS = {
     NOP_OPTIONS: "notest_nop_accept notest_nop_refuse",
     FUNCTION_OPTIONS: "nofunc_stack_trace nofunc-no-repeats",
     FUNCTION_GRAPH_OPTIONS: "nofuncgraph-overrun funcgraph-cpu funcgraph-overhead nofuncgraph-proc"
-    " funcgraph-duration nofuncgraph-abstime funcgraph-irqs nofuncgraph-tail sleep-time",
+    " funcgraph-duration nofuncgraph-abstime funcgraph-irqs nofuncgraph-tail sleep-time"
+    " graph-time",
     BLK_OPTIONS: "noblk_classic noblk_cgroup noblk_cgname",
 }
 

@@ -74,6 +74,8 @@ def func_graph_set_flag(tr: TraceArray, name: str, enabled: bool) -> None:
         fgraph.ftrace_graph_skip_irqs = not enabled
     elif name == "sleep-time":
         fgraph.ftrace_graph_sleep_time_control(enabled)
+    elif name == "graph-time":
+        fgraph.ftrace_graph_graph_time_control(enabled)
 
 
 def graph_layout(tr: TraceArray) -> GraphLayout:

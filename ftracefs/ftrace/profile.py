@@ -1,0 +1,178 @@
+"""The function profiler: how often each function is called and how long it takes, a CPU at a time.
+
+    ftrace_profile_write → ftrace_profile_init
+                         → register_ftrace_profiler → register_ftrace_graph
+
+It is a user of function graph tracing, of which there is one at a time, so it and the tracer
+function_graph keep each other out; what it profiles set_ftrace_filter decides. Guest code counts
+and times (ftracefs/guest/profile.S): fgraph calls it instead of making records where the "buffer"
+of a CPU is a struct ftrace_profile_stat. Here are its tables made, emptied and read.
+
+Left out: `disabled`, which keeps an NMI out in the middle of an entry; guest code is never
+interrupted there.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from emulated_kernel.asm_offsets import CONSTANTS
+from ftracefs.errors import TracefsError
+from ftracefs.ftrace.fgraph import FunctionGraph
+from ftracefs.ftrace.state import FtraceState
+
+_C = CONSTANTS
+_PAGE_BYTES = _C["PAGE_BYTES"]
+_RECORDS = _C["PROFILE_PAGE_RECORDS"]
+_RECORD_BYTES = _C["PROFILE_SIZE"]
+_HASH_BYTES = 8 << _C["FTRACE_PROFILE_HASH_BITS"]
+_TIME = _C["PROFILE_TIME"] // 8
+_U64_MAX = np.uint64((1 << 64) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FtraceProfile:
+    """What is known of a function; times are nanoseconds, and 64 bits as in the kernel."""
+
+    ip: int
+    counter: int
+    time: int
+    time_squared: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """A CPU's struct ftrace_profile_stat, its table and all its pages."""
+
+    address: int
+    hash: int
+    pages: list[int]
+
+
+class FunctionProfiler:
+    """The function profiler of one machine."""
+
+    def __init__(self, state: FtraceState, fgraph: FunctionGraph) -> None:
+        self._state = state
+        self._memory = state.memory
+        self._fgraph = fgraph
+        self._stats: list[_Stat] = []
+        self._table = 0  # of the CPUs' ftrace_profile_stat, as register_ftrace_graph takes it
+        self.ftrace_profile_enabled = False
+
+    # --- on and off ------------------------------------------------------------------------------
+
+    def ftrace_profile_write(self, enabled: bool) -> None:
+        """Begin with empty tables, or stop and keep them.
+
+        EBUSY when function graph tracing has a user, ENODEV when ftrace is disabled, ENOMEM.
+        """
+        if enabled == self.ftrace_profile_enabled:
+            return
+        if enabled:
+            self._ftrace_profile_init()
+            self._fgraph.register_ftrace_graph(self._table)
+            self._set_enabled(True)
+        else:
+            self._set_enabled(False)
+            with suppress(TracefsError):
+                self._fgraph.unregister_ftrace_graph()
+        self.ftrace_profile_enabled = enabled
+
+    def _set_enabled(self, enabled: bool) -> None:
+        self._memory.set_u32(self._state.labels["ftrace_profile_enabled"], enabled)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Count nothing meanwhile."""
+        self._set_enabled(False)
+        try:
+            yield
+        finally:
+            self._set_enabled(self.ftrace_profile_enabled)
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def _ftrace_profile_init(self) -> None:
+        """A table for each CPU: made the first time, emptied from then on."""
+        if self._stats:
+            for stat in self._stats:
+                self._ftrace_profile_reset(stat)
+            return
+        stats: list[_Stat] = []
+        cpus = self._state.machine.cpus
+        try:
+            stats.extend(self._ftrace_profile_init_cpu() for _ in cpus)
+            self._table = self._memory.alloc(8 * len(cpus), 64)
+        except MemoryError:
+            for stat in stats:
+                self._free(stat.address, stat.hash, *stat.pages)
+            raise TracefsError(errno.ENOMEM, "no room for profiles") from None
+        for number, stat in enumerate(stats):
+            self._memory.set_u64(self._table + 8 * number, stat.address)
+        self._stats = stats
+
+    def _ftrace_profile_init_cpu(self) -> _Stat:
+        """With a record for every function there is."""
+        memory = self._memory
+        functions = max(1, self._state.ftrace_update_tot_cnt)
+        count = -(-functions // _C["PROFILES_PER_PAGE"])
+        taken: list[int] = []
+        try:
+            taken.append(memory.alloc(_C["PROFILE_STAT_SIZE"], 64))
+            taken.append(memory.alloc(_HASH_BYTES, 64))
+            taken.extend(memory.alloc(_PAGE_BYTES, _PAGE_BYTES) for _ in range(count))
+        except MemoryError:
+            self._free(*taken)
+            raise
+        stat = _Stat(taken[0], taken[1], taken[2:])
+        for page, following in zip(stat.pages, [*stat.pages[1:], 0], strict=True):
+            memory.set_u64(page + _C["PROFILE_PAGE_NEXT"], following)
+        memory.set_u32(stat.address + _C["PROFILE_STAT_GUARD"], _C["RB_GUARD_PROFILE"])
+        memory.set_u64(stat.address + _C["PROFILE_STAT_HASH"], stat.hash)
+        memory.set_u64(stat.address + _C["PROFILE_STAT_START"], stat.pages[0])
+        self._ftrace_profile_reset(stat)
+        return stat
+
+    def _free(self, *addresses: int) -> None:
+        for address in addresses:
+            self._memory.free(address)
+
+    def _ftrace_profile_reset(self, stat: _Stat) -> None:
+        memory = self._memory
+        memory.set_u64(stat.address + _C["PROFILE_STAT_PAGES"], stat.pages[0])
+        for page in stat.pages:
+            memory.set_u64(page + _C["PROFILE_PAGE_INDEX"], 0)
+            memory.write(page + _RECORDS, bytes(_PAGE_BYTES - _RECORDS))
+        memory.write(stat.hash, bytes(_HASH_BYTES))
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def function_stats(self, cpu: int) -> list[int]:
+        """The records of a CPU, the longest time first; of equal ones the younger.
+
+        A record is its address, which stays what it is until the profiler starts anew.
+        """
+        if not self._stats:
+            return []
+        addresses, times = [], []
+        for page in self._stats[cpu].pages:
+            index = self._memory.u64(page + _C["PROFILE_PAGE_INDEX"])
+            words = self._memory.array(page + _RECORDS, index * _RECORD_BYTES, np.uint64)
+            times.append(words.reshape(-1, _RECORD_BYTES // 8)[:, _TIME])
+            first = page + _RECORDS
+            addresses.append(first + np.arange(index, dtype=np.uint64) * np.uint64(_RECORD_BYTES))
+        youngest_first = np.concatenate(times)[::-1]
+        order = np.argsort(_U64_MAX - youngest_first, kind="stable")
+        found: list[int] = np.concatenate(addresses)[::-1][order].tolist()
+        return found
+
+    def profile(self, record: int) -> FtraceProfile:
+        """What a record holds now; its counter is 0 when the profiler has been started anew."""
+        words = self._memory.array(record, _RECORD_BYTES, np.uint64)
+        return FtraceProfile(*words[_C["PROFILE_IP"] // 8 :].tolist())
