@@ -232,6 +232,9 @@ _layout(
         "NEXT": 8,  # the op registered before it, or ftrace_list_end
         "DIRECT_CALL": 8,  # where call_direct_funcs sends its functions' calls
         "LIST_FUNC": 8,  # what the list function calls: FUNC, or what stands in front of it
+        "FUNC_REPEATS": 8,  # struct trace_func_repeats of each CPU, with the option func-no-repeats
+        "PROBE_FUNC": 8,  # of a struct ftrace_func_probe, whose op this is: what a call does
+        "PROBE_DATA": 8,  # and the counts of its functions (struct ftrace_func_mapper), or 0
     },
     size=128,
 )
@@ -271,6 +274,8 @@ _define(
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
     RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
 )
+_layout("REPEATS_", {"IP": 8, "PARENT_IP": 8, "COUNT": 8, "TS_LAST_CALL": 8}, size=32)
+_layout("MAPPER_", {"TABLE": 8, "MASK": 8, "COUNTS": 8}, size=24)
 # The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it, which
 # begin at a multiple of FGT_ALIGN: a frame's address tells its depth and where the words are.
 _layout("FG_", {"RET": 8, "FUNC": 8, "CALLTIME": 8, "RETP": 8}, size=32)

@@ -19,6 +19,7 @@ ENDFUNC user_mode
 
 # Run a function as the current task: r12 function, r13 six arguments, r14 how often.
 FUNC_NOTRACE host_call
+    xor ebp, ebp                        # nobody calls it
 1:  mov rdi, [r13]
     mov rsi, [r13 + 8]
     mov rdx, [r13 + 16]

@@ -22,6 +22,9 @@ from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
 from ftracefs.ftrace.state import FtraceState, GuestCode, TracedImage
 
+# Interrupted here a task was not in the kernel: a stack trace ends.
+_USER_MODE = ("user_mode_halt", "host_call_halt")
+
 
 class Ftrace(FtraceState):
     """ftrace on `machine`, whose kernel is `image` and has the engine's code `guest` loaded.
@@ -53,6 +56,9 @@ class Ftrace(FtraceState):
         self.fgraph = FunctionGraph(self)
         self.profiler = FunctionProfiler(self, self.fgraph)
         ftrace_init(self, image)
+        for number, name in enumerate(_USER_MODE):
+            ip = image.labels.get(name, 0)
+            self.memory.set_u64(guest.labels["stack_trace_user"] + 8 * number, ip)
 
     # --- ops -------------------------------------------------------------------------------------
 

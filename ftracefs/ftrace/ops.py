@@ -89,6 +89,7 @@ class FtraceOps:
     direct_call: int = 0
     mod_trace: list[FtraceModLoad] = field(default_factory=list)
     mod_notrace: list[FtraceModLoad] = field(default_factory=list)
+    func_repeats: int = 0  # the last call of each CPU, with the option func-no-repeats
     address: int = field(init=False)
     _tables: dict[str, tuple[FtraceHash, int]] = field(init=False, default_factory=dict)
 
@@ -127,11 +128,19 @@ class FtraceOps:
             memory.free(held[1])
         self._tables[which] = (hash, table)
 
+    def alloc_func_repeats(self, nr_cpus: int) -> None:
+        """Make room to remember the last call of each CPU, once (handle_func_repeats)."""
+        if not self.func_repeats:
+            self.func_repeats = self.memory.alloc(nr_cpus * CONSTANTS["REPEATS_SIZE"], 64)
+            self.memory.set_u64(self.address + CONSTANTS["OP_FUNC_REPEATS"], self.func_repeats)
+
     def free(self) -> None:
         """Give the guest memory back; the op must not be registered."""
         for _, table in self._tables.values():
             if table:
                 self.memory.free(table)
+        if self.func_repeats:
+            self.memory.free(self.func_repeats)
         self.memory.free(self.address)
         self._tables.clear()
 

@@ -1,5 +1,8 @@
 # arch/x86/entry: system calls, interrupts and exceptions. Everything runs at privilege level 0, a
 # task's user mode being the safepoint `user_mode`; so an interrupt frame lies on the current stack.
+#
+# Who walks the stack by frame pointers finds in rbp, as in Linux: 0 behind a system call, whose
+# caller is no part of the kernel, and a pt_regs with bit 0 set behind an interrupt or exception.
 
 .text
 
@@ -49,8 +52,10 @@ FUNC_NOTRACE entry_SYSCALL_64
     push r11
     push KERNEL_CS
     push rcx
+entry_SYSCALL_64_after_hwframe:
     push rax
     PUSH_REGS
+    xor ebp, ebp
     mov rdi, rsp
     mov esi, eax
     call do_syscall_64
@@ -146,13 +151,13 @@ FUNC_NOTRACE asm_\name
     PUSH_REGS
     or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
     inc qword ptr gs:[IRQ_COUNT]
-    mov rbp, rsp
+    lea rbp, [rsp + 1]
     mov rdi, rsp
     and rsp, -16
     call \name
-    mov rdi, rbp
+    lea rdi, [rbp - 1]
     call irqentry_exit
-    mov rsp, rbp
+    lea rsp, [rbp - 1]
     POP_REGS
     add rsp, 8
     iretq
@@ -218,6 +223,7 @@ ENDFUNC irqentry_exit_to_user_mode
 FUNC_NOTRACE \name
     PUSH_REGS                           # the processor pushed an error code where orig_rax goes
     or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    lea rbp, [rsp + 1]
     mov rdi, rsp
     mov esi, \trap
     and rsp, -16
@@ -233,6 +239,7 @@ FUNC_NOTRACE \name
     push 0
     PUSH_REGS
     or byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    lea rbp, [rsp + 1]
     mov rdi, rsp
     mov esi, \trap
     and rsp, -16

@@ -36,9 +36,12 @@ ENDFUNC default_idle
 # Preemption stays off in the idle task; the depth is the idle task's own, so it is not shown to an
 # interrupt that arrives here. Interrupts are on.
 FUNC_NOTRACE idle_halt_safepoint
+    push rbp
+    mov rbp, rsp
     sti
     hlt
 idle_halt:
+    pop rbp
     ret
 ENDFUNC idle_halt_safepoint
 

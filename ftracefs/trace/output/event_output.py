@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.trace_context import trace_print_time
 
 EventText = Callable[[Entries, OutputContext], list[bytes]]
 
 TRACE_FN = 1
+TRACE_STACK = 4
 TRACE_PRINT = 5
 TRACE_RAW_DATA = 18
+TRACE_FUNC_REPEATS = 19
 
 _BUF = 16  # of print records
 _RAW_BUF = 12
+_CALLER = 16  # of stack records
+_ULONG_MAX = (1 << 64) - 1
 _KERNEL_HALF = np.uint32(0xFFFFFFFF)
 
 
@@ -110,10 +116,57 @@ def trace_raw_data(entries: Entries, context: OutputContext) -> list[bytes]:
     return lines
 
 
+# --- stack traces ---------------------------------------------------------------------------------
+
+
+def trace_stack_print(entries: Entries, context: OutputContext) -> list[bytes]:
+    """A line for each function, the innermost first."""
+    symbol, flags = context.symbols.seq_print_ip_sym, context.flags
+    texts = []
+    for index in range(len(entries)):
+        callers = np.frombuffer(entries.payload(index)[_CALLER:], np.uint64).tolist()
+        lines = [b" => %b\n" % symbol(ip, flags) for ip in takewhile(_ULONG_MAX.__ne__, callers)]
+        texts.append(b"<stack trace>\n" + b"".join(lines))
+    return texts
+
+
+# --- func_repeats records -------------------------------------------------------------------------
+
+
+def _func_repeats_fields(entries: Entries) -> list[tuple[int, int, int, int]]:
+    """ip, parent_ip, how often, and how long before the record the last time was."""
+    count, delta = entries.u32(24) & np.uint32(0xFFFF), entries.u32(24) >> np.uint32(16)
+    deltas = delta.astype(np.uint64) << np.uint64(32) | entries.u32(28).astype(np.uint64)
+    columns = (entries.u64(8), entries.u64(16), count, deltas)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def trace_func_repeats_print(entries: Entries, context: OutputContext) -> list[bytes]:
+    """`vfs_read <-ksys_read (repeats: 3, last_ts:   12.345678)`."""
+    fields = _func_repeats_fields(entries)
+    deltas = np.array([delta for *_, delta in fields], dtype=np.uint64)
+    times = trace_print_time(entries.ts - deltas, context.clock_in_ns)
+    return [
+        b"%b (repeats: %d, last_ts:%b)\n"
+        % (
+            context.symbols.call(ip, parent_ip, context.flags).removesuffix(b"\n"),
+            count,
+            time.removesuffix(b": "),
+        )
+        for (ip, parent_ip, count, _), time in zip(fields, times, strict=True)
+    ]
+
+
+def trace_func_repeats_raw(entries: Entries, context: OutputContext) -> list[bytes]:
+    return [b"%d %d %d %d\n" % fields for fields in _func_repeats_fields(entries)]
+
+
 EVENTS: Mapping[int, TraceEventFunctions] = {
     TRACE_FN: TraceEventFunctions(trace_fn_trace, trace_fn_raw, trace_fn_hex, trace_fn_bin),
+    TRACE_STACK: TraceEventFunctions(trace_stack_print),
     TRACE_PRINT: TraceEventFunctions(trace_print_print, trace_print_raw),
     TRACE_RAW_DATA: TraceEventFunctions(trace_raw_data, trace_raw_data),
+    TRACE_FUNC_REPEATS: TraceEventFunctions(trace_func_repeats_print, trace_func_repeats_raw),
 }
 
 

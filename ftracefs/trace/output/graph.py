@@ -23,6 +23,7 @@ from ftracefs.trace.output.event_output import (
     EVENTS,
     TRACE_FN,
     TRACE_PRINT,
+    TRACE_STACK,
     EventText,
     TraceEventFunctions,
     by_type,
@@ -50,7 +51,6 @@ from ftracefs.trace.output.output_context import OutputContext
 Mask = npt.NDArray[np.bool_]
 Fronts = list[list[bytes]]  # what stands before the function, column by column
 
-TRACE_STACK = 4
 TRACE_GRAPH_RET = 10
 TRACE_GRAPH_ENT = 11
 FTRACE_RETFUNC_DEPTH = 50

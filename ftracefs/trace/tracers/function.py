@@ -3,12 +3,12 @@
     function_trace_init → tracing_start_function_trace → register_function_trace
                         → register_ftrace_function(tr->ops)
 
-What runs in a traced function is guest code, function_trace_call of ftracefs/guest.
+What runs in a traced function is guest code, ftracefs/guest/trace_functions.S, or with one of the
+options on trace_function_options.S.
 """
 
 from __future__ import annotations
 
-import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,21 @@ from ftracefs.trace.tracers.tracer import Tracer
 if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
 
+# By the options func_stack_trace and func-no-repeats.
+_CALLBACKS = {
+    (False, False): "function_trace_call",
+    (True, False): "function_stack_trace_call",
+    (False, True): "function_no_repeats_trace_call",
+    (True, True): "function_stack_no_repeats_trace_call",
+}
+
+
+def select_trace_function(tr: TraceArray, stack: bool, no_repeats: bool) -> int:
+    """The callback that these options ask for; it has what it needs."""
+    if no_repeats:
+        tr.ops.alloc_func_repeats(tr.nr_cpus)
+    return tr.tracing.label(_CALLBACKS[stack, no_repeats])
+
 
 def function_trace_init(tr: TraceArray) -> None:
     """Hang this trace array's op into the functions its filter lets through.
@@ -26,7 +41,8 @@ def function_trace_init(tr: TraceArray) -> None:
     As in Linux nobody asks whether that went well: with ftrace disabled the tracer is in charge and
     traces nothing.
     """
-    tr.ops.func = tr.tracing.label("function_trace_call")
+    flags = tr.tracer_flags
+    tr.ops.func = select_trace_function(tr, flags["func_stack_trace"], flags["func-no-repeats"])
     tr.ops.private = tr.buffer.table
     tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
     with suppress(TracefsError):
@@ -46,10 +62,20 @@ def function_trace_start(tr: TraceArray) -> None:
     tr.tracing_reset_online_cpus()
 
 
-def func_set_flag(_tr: TraceArray, name: str, enabled: bool) -> None:
-    """Neither stack traces nor the count of repeats are there yet: the options stay off."""
-    if enabled:
-        raise TracefsError(errno.EINVAL, f"{name} is not there yet")
+def func_set_flag(tr: TraceArray, name: str, enabled: bool) -> None:
+    """With the tracer in charge the op comes back with another callback."""
+    if tr.current_trace is not FUNCTION_TRACE:
+        return
+    flags = {**tr.tracer_flags, name: enabled}
+    func = select_trace_function(tr, flags["func_stack_trace"], flags["func-no-repeats"])
+    if func == tr.ops.func:
+        return
+    ftrace = tr.tracing.ftrace
+    with suppress(TracefsError):
+        ftrace.unregister_ftrace_function(tr.ops)
+    tr.ops.func = func
+    with suppress(TracefsError):
+        ftrace.register_ftrace_function(tr.ops)
 
 
 FUNCTION_TRACE = Tracer(
