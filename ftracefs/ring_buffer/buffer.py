@@ -7,6 +7,7 @@ thread may decode.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,16 +16,17 @@ import numpy as np
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.machine.clock import ClockWords
 from emulated_kernel.machine.memory import Memory
+from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
 from ftracefs.ring_buffer.pages import Pages
-from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
+from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread
 
 _COMMIT_MASK = RB_MISSED_STORED - 1
 
 
 @dataclass(eq=False, slots=True)
 class Waiter:
-    """Somebody asleep until there is data on `cpu` (None: any), at least `full` percent of it.
+    """Somebody asleep until there is data on `cpu` (None: any), with `full` until so many percent.
 
     With `seen`, only for data beyond what had been written then.
     """
@@ -85,6 +87,11 @@ class RingBuffer:
         """Whether `record_on` came last, disabled or not (ring_buffer_record_is_set_on)."""
         return not self._is_off
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether nothing is recorded here, off or disabled (buffer->record_disabled)."""
+        return not self.record_is_on()
+
     def record_disable(self) -> None:
         """Record nothing until as many `record_enable` (ring_buffer_record_disable)."""
         self._record_disabled += 1
@@ -116,8 +123,16 @@ class RingBuffer:
         return self.cpus if cpu is None else self.cpus[cpu : cpu + 1]
 
     def resize(self, size: int, cpu: int | None = None) -> None:
-        """Give one CPU, or all, `size` bytes in whole pages. Raises ENOMEM, all sizes kept."""
+        """Give one CPU, or all, `size` bytes in whole pages (ring_buffer_resize).
+
+        Raises ENOMEM, all sizes kept; EBUSY while somebody walks one of the rings, unless only one
+        CPU is meant and has that size.
+        """
         chosen = self._chosen(cpu)
+        if cpu is not None and chosen[0].nr_pages == nr_pages_of(size):
+            return
+        if any(cpu_buffer.readers.count for cpu_buffer in chosen):
+            raise TracefsError(errno.EBUSY, "the buffer is being read")
         before = [cpu_buffer.nr_pages for cpu_buffer in chosen]
         try:
             for cpu_buffer in chosen:
@@ -178,18 +193,51 @@ class RingBuffer:
             commit[index] = value
         return Pages(words, commit, read, np.array(cpus, dtype=np.int64))
 
+    def ring_buffer_read_start(self, cpu: int | None = None) -> list[Readers]:
+        """Somebody walks the ring of one CPU, or of all, wherever it is swapped to."""
+        readers = [cpu_buffer.readers for cpu_buffer in self._chosen(cpu)]
+        for reader in readers:
+            reader.count += 1
+        return readers
+
+    @staticmethod
+    def ring_buffer_read_finish(readers: list[Readers]) -> None:
+        """Undo one `ring_buffer_read_start`."""
+        for reader in readers:
+            reader.count -= 1
+
+    def swap(self, other: RingBuffer) -> None:
+        """Exchange the records of all CPUs with those of `other`; what is set up here stays."""
+        for mine, others in zip(self.cpus, other.cpus, strict=True):
+            mine.ring_buffer_swap_cpu(others)
+
+    def ring_buffer_swap_cpu(self, other: RingBuffer, cpu: int) -> None:
+        """Exchange the records of one CPU.
+
+        EINVAL unless they are of one size, EAGAIN while one of them does not record.
+        """
+        pair = self.cpus[cpu], other.cpus[cpu]
+        if pair[0].nr_pages != pair[1].nr_pages:
+            raise TracefsError(errno.EINVAL, "the two buffers have different sizes")
+        if any(half.is_disabled for half in (self, other, *pair)):
+            raise TracefsError(errno.EAGAIN, "one of the buffers does not record")
+        pair[0].ring_buffer_swap_cpu(pair[1])
+
     # --- waiting ---------------------------------------------------------------------------------
 
-    def wait(self, wake: Callable[[], None], cpu: int | None = None, full: int = 0) -> Waiter:
+    def wait(self, wake: Callable[[], None], cpu: int | None = None) -> Waiter:
         """Call `wake` once there is something to read, then forget about it (ring_buffer_wait)."""
-        waiter = Waiter(cpu, full, wake)
+        waiter = Waiter(cpu, 0, wake)
         self._waiters.append(waiter)
         return waiter
 
     def ring_buffer_poll_wait(
         self, wake: Callable[[], None] | None, cpu: int | None = None, full: int = 0
     ) -> tuple[bool, Waiter | None]:
-        """Whether a reader need not wait; `wake` is called when new data makes it so (again)."""
+        """Whether a reader need not wait; `wake` is called when new data makes it so (again).
+
+        With `full` a reader of one CPU waits until that part of its pages, in percent, is written.
+        """
         waiter = Waiter(cpu, full, wake or (lambda: None))
         is_ready = self._has_come(waiter)
         if wake is None:
@@ -223,10 +271,6 @@ class RingBuffer:
     def _has_come(self, waiter: Waiter) -> bool:
         if waiter.seen is not None and waiter.seen == self._written(waiter.cpu):
             return False
-        if not waiter.full:
+        if waiter.cpu is None or not waiter.full:
             return not self.is_empty(waiter.cpu)
-        return any(
-            cpu_buffer.nr_dirty_pages() * 100 > waiter.full * cpu_buffer.nr_pages
-            for cpu_buffer in self._chosen(waiter.cpu)
-            if cpu_buffer.entries()
-        )
+        return self.cpus[waiter.cpu].full_hit(waiter.full)

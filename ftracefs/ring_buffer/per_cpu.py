@@ -45,6 +45,13 @@ _U64 = (1 << 64) - 1
 
 
 @dataclass(slots=True)
+class Readers:
+    """How many walk a ring; it keeps its size meanwhile (resize_disabled)."""
+
+    count: int = 0
+
+
+@dataclass(slots=True)
 class _Words:
     """What the writer keeps in guest memory, in the order of the RB_ offsets."""
 
@@ -68,6 +75,9 @@ class _Words:
     entries: int
     entries_bytes: int
 
+
+# What stays with a CPU's place when rings are exchanged: whether and how to record there.
+_STAYS = ("guard", "overwrite", "clock_mult", "clock_step", "clock_ptr", "clock_offset")
 
 _LAYOUT = struct.Struct("<II17Q")
 _OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in (f.name for f in fields(_Words))}
@@ -127,6 +137,7 @@ class RingBufferPerCpu:
             raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
         self._control = memory.view(self.address, _LAYOUT.size)
         self._set(table=self._table, pages_bytes=len(ring) * _DESC_BYTES)
+        self.readers = Readers()
         self._record_disabled = 0
         self._read = self._read_stamp = self._read_events = self._read_bytes = 0
         self._last_overrun = self._lost_events = 0
@@ -194,6 +205,11 @@ class RingBufferPerCpu:
         guard = self._words().guard
         struct.pack_into("<I", self._control, 0, guard | bit if on else guard & ~bit)
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether this CPU alone is kept from recording."""
+        return self._record_disabled != 0
+
     def record_disable(self) -> None:
         """Record nothing until as many `record_enable` (ring_buffer_record_disable_cpu)."""
         self._record_disabled += 1
@@ -250,6 +266,13 @@ class RingBufferPerCpu:
         if words.page == self._reader_page:
             return 0
         return (words.index - words.head) % words.pages_bytes // _DESC_BYTES
+
+    def full_hit(self, full: int) -> bool:
+        """Whether `full` percent of the pages are written, the one being written included.
+
+        So a small part of few pages is reached by an empty buffer.
+        """
+        return (self.nr_dirty_pages() + 1) * 100 >= full * self.nr_pages
 
     @staticmethod
     def _current_commit(words: _Words) -> int:
@@ -374,7 +397,25 @@ class RingBufferPerCpu:
         self.generation += 1
         return _page_for_user(stamp, data, unread.lost)
 
-    # --- reset, resize, swap ---------------------------------------------------------------------
+    # --- reset, swap, resize ---------------------------------------------------------------------
+
+    def ring_buffer_swap_cpu(self, other: RingBufferPerCpu) -> None:
+        """Exchange the rings, records, counts and readers of two places.
+
+        The places themselves stay, with their addresses, guards and clocks, so whoever has the
+        address of one writes on there. Linux exchanges pointers to the places.
+        """
+        mine, others = self._words(), other._words()
+        for field in fields(_Words):
+            if field.name not in _STAYS:
+                self._set(**{field.name: getattr(others, field.name)})
+                other._set(**{field.name: getattr(mine, field.name)})
+        for name in _READER_STATE:
+            mine_too, others_too = getattr(self, name), getattr(other, name)
+            setattr(self, name, others_too)
+            setattr(other, name, mine_too)
+        self.generation += 1
+        other.generation += 1
 
     def reset(self) -> None:
         """Forget every record and count (rb_reset_cpu)."""
@@ -429,6 +470,20 @@ class RingBufferPerCpu:
             overrun=words.overrun + overrun,
             entries_bytes=words.entries_bytes - overrun_bytes,
         )
+
+
+_READER_STATE = (
+    "nr_pages",
+    "readers",
+    "_reader_page",
+    "_table",
+    "_read",
+    "_read_stamp",
+    "_read_events",
+    "_read_bytes",
+    "_last_overrun",
+    "_lost_events",
+)
 
 
 def _page_for_user(stamp: int, data: bytes, lost: int) -> bytes:

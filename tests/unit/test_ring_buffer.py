@@ -464,14 +464,27 @@ def test_who_waits_is_woken_once_by_data_on_their_cpu(memory: Memory) -> None:
     assert woken == ["any", "one"]
 
 
-def test_who_waits_for_a_part_of_the_buffer_is_not_woken_before(memory: Memory) -> None:
+@pytest.mark.parametrize(("percent", "pages"), [(1, 1), (25, 2), (50, 3), (75, 4), (100, 5)])
+def test_who_polls_for_a_part_of_five_pages_waits_until_the_writer_is_on(
+    memory: Memory, percent: int, pages: int
+) -> None:
+    rig = Rig(memory, size=5 * BUF_PAGE_SIZE)
+    rig.trace(0, 1)
+    for page in range(1, 6):
+        is_ready, waiter = rig.buffer.ring_buffer_poll_wait(None, 0, percent)
+        assert (is_ready, waiter) == (page >= pages, None)
+        assert rig.buffer.ring_buffer_poll_wait(None, None, percent)[0]  # of all CPUs: anything
+        rig.trace(0, PAGE_RECORDS)
+
+
+def test_who_polls_for_a_part_of_the_buffer_is_not_woken_before(memory: Memory) -> None:
     rig = Rig(memory, size=8 * BUF_PAGE_SIZE)
     woken: list[int] = []
-    rig.buffer.wait(lambda: woken.append(1), full=50)
-    rig.trace(0, 4 * PAGE_RECORDS + 1)
+    assert not rig.buffer.ring_buffer_poll_wait(lambda: woken.append(1), 0, 50)[0]
+    rig.trace(0, 3 * PAGE_RECORDS)
     rig.buffer.rb_wake_up_waiters()
     assert woken == []
-    rig.trace(0, PAGE_RECORDS)
+    rig.trace(0, 1)
     rig.buffer.rb_wake_up_waiters()
     assert woken == [1]
 
