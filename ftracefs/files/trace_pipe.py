@@ -31,7 +31,7 @@ class _PipeOpen(OpenFile):
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
         self._has_read = False
-        self._poll = TracePoll(tr, cpu)
+        self._poll = TracePoll(tr, tr.buffer, cpu)
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         ticket = self._queue.ticket()

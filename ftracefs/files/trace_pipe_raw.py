@@ -1,8 +1,9 @@
-"""trace_pipe_raw: the ring buffer's own pages (tracing_buffers_open, tracing_buffers_read).
+"""trace_pipe_raw and snapshot_raw: the ring buffer's own pages (tracing_buffers_open, ..._read).
 
-A read gives the rest of the page that was begun, or the next one; readers of the same CPU share
-what there is, as in Linux. Not there: splice, which FUSE answers from reads, and waking by
-`buffer_percent`.
+A read gives the rest of the page that was begun, or of the next one; never more than a page. Who
+asks for less than a page gets a page with as few records as fit into what is asked for; with no
+room for one record the answer is 0 bytes, as at the end of a file. Readers of the same CPU share
+what there is, as in Linux. Not there: splice, which FUSE answers from reads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, OpenFile, Pending, TracefsFile, WaitQueue
 from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
-from ftracefs.ring_buffer.layout import PAGE_SIZE
+from ftracefs.ring_buffer.layout import BUF_PAGE_HDR_SIZE
 from ftracefs.trace.trace_array import TraceArray
 
 
@@ -23,43 +24,45 @@ class _RawOpen(OpenFile):
 
     nonseekable = True
 
-    def __init__(self, tr: TraceArray, cpu: int) -> None:
+    def __init__(self, tr: TraceArray, cpu: int, *, snapshot: bool) -> None:
+        if snapshot and tr.current_trace.use_max_tr:
+            raise TracefsError(errno.EBUSY, f"{tr.current_trace.name} needs the snapshot itself")
         self._tr = tr
         self._cpu = cpu
+        self._is_snapshot = snapshot
+        self._buffer = (tr.max_buffer if snapshot else tr.array_buffer).buffer
         self._spare = b""
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
-        self._poll = TracePoll(tr, cpu)
+        self._poll = TracePoll(tr, self._buffer, cpu)
         tr.trace_ref += 1
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Pending:
+        if self._is_snapshot and self._tr.current_trace.use_max_tr:
+            raise TracefsError(errno.EBUSY, "the snapshot is in use")
         ticket = self._queue.ticket()
-        parts: list[bytes] = []
-        while size > 0:
-            if not self._spare:
-                # A reader who wants more than a page is given whole pages only.
-                if parts and size < PAGE_SIZE:
-                    break
-                self._spare = self._tr.buffer.cpus[self._cpu].read_page() or b""
-                if not self._spare:
-                    break
-            parts.append(self._spare[:size])
-            self._spare = self._spare[size:]
-            size -= len(parts[-1])
-        if parts:
-            return b"".join(parts)
+        if not self._spare:
+            if size > BUF_PAGE_HDR_SIZE:
+                page = self._buffer.cpus[self._cpu].read_page(size - BUF_PAGE_HDR_SIZE)
+                self._spare = page or b""
+            if not self._spare and self._buffer.is_empty(self._cpu):
+                return self._wait(ticket, nonblock)
+        data, self._spare = self._spare[:size], self._spare[size:]
+        return data
+
+    def _wait(self, ticket: int, nonblock: bool) -> Pending:
         if nonblock:
             raise TracefsError(errno.EAGAIN, "nothing to read")
         self._stop_waiting()
-        self._waiter = self._tr.buffer.wait(self._queue.wake_up, self._cpu)
+        self._waiter = self._buffer.wait(self._queue.wake_up, self._cpu)
         return Pending(self._queue, ticket)
 
     def poll(self, notify: Callable[[], None] | None) -> int:
-        return self._poll.poll(notify)
+        return super().poll(notify) if self._is_snapshot else self._poll.poll(notify)
 
     def _stop_waiting(self) -> None:
         if self._waiter is not None:
-            self._tr.buffer.cancel(self._waiter)
+            self._buffer.cancel(self._waiter)
             self._waiter = None
 
     def release(self) -> None:
@@ -69,11 +72,16 @@ class _RawOpen(OpenFile):
 
 
 class TracePipeRawFile(TracefsFile):
-    """per_cpu/cpuN/trace_pipe_raw."""
+    """per_cpu/cpuN/trace_pipe_raw, or with `snapshot` per_cpu/cpuN/snapshot_raw."""
 
-    def __init__(self, tr: TraceArray, cpu: int) -> None:
+    def __init__(self, tr: TraceArray, cpu: int, *, snapshot: bool = False) -> None:
         self._tr = tr
         self._cpu = cpu
+        self._is_snapshot = snapshot
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
-        return _RawOpen(self._tr, self._cpu)
+        return _RawOpen(self._tr, self._cpu, snapshot=self._is_snapshot)
+
+
+def snapshot_raw(tr: TraceArray, cpu: int) -> TracefsFile:
+    return TracePipeRawFile(tr, cpu, snapshot=True)

@@ -5,10 +5,7 @@ TRACE_BUF_SIZE = 1024
 FAULTED_SIZE = 9                            # room that is kept for "<faulted>"
 FAULT_SIZE_ID = 13
 EBADF = 9
-# From four bytes before the payload, as ring_buffer_lock_reserve answers.
-PRINT_IP = 12
-PRINT_BUF = 20
-RAW_DATA_ID = 12
+RAW_DATA_ID = 12                            # from four bytes before the payload
 
 # long tracing_mark_write(u64 *buffers, const char *ubuf, size_t cnt, unsigned long ip)
 # One print record: a newline is added if the text has none, and a NUL. Returns the bytes taken, at

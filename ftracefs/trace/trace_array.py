@@ -1,20 +1,19 @@
 """struct trace_array: a buffer with its tracer, clock, options and readers (kernel/trace/trace.c).
 
 Everything here is for the machine thread, which stands for trace_types_lock.
-
-Linux: the buffer being read is locked against resizing (`resize_disabled`) because a reader walks
-it; here a reader walks a copy, and the counter is kept for the errno alone.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ring_buffer.buffer import RingBuffer
+from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, ArrayBuffer
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
 from ftracefs.trace.options import (
@@ -23,7 +22,7 @@ from ftracefs.trace.options import (
     TraceIter,
     trace_options_text,
 )
-from ftracefs.trace.output.header import TraceHeader
+from ftracefs.trace.output.header import TraceHeader, snapshot_help
 from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.output.stats import tracing_stats
 from ftracefs.trace.output.trace_text import TraceText
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 
 TRACE_BUF_SIZE_DEFAULT = 1441792  # what a buffer is expanded to, in bytes
 TRACE_BUF_SIZE = 1024  # the longest marker
+RAW_DATA_ID_SIZE = 4
+RAW_DATA_MAX_SIZE = 3 * 1024  # of what is written to trace_marker_raw, cut to TRACE_BUF_SIZE
+DEFAULT_BUFFER_PERCENT = 50
 
 
 class TraceArray:
@@ -44,8 +46,11 @@ class TraceArray:
         self.tracing = tracing
         self.name = name
         self.ops = ops
-        self.buffer = buffer
-        self.time_start = 0
+        self.array_buffer = ArrayBuffer(buffer)
+        self.max_buffer = ArrayBuffer(self._new_max_buffer())
+        self.allocated_snapshot = False
+        self.stop_count = 0  # while it is not 0, nothing is recorded and no snapshot taken
+        self.buffer_percent = DEFAULT_BUFFER_PERCENT
         self.current_trace: Tracer = NOP_TRACE
         self.clock: TraceClock = TRACE_CLOCKS[0]
         self.trace_flags: TraceIter = TRACE_DEFAULT_FLAGS
@@ -55,10 +60,24 @@ class TraceArray:
         self.err_log = ErrorLog()
         self.trace_ref = 0  # open readers that consume: the tracer may not change meanwhile
         self._pipe_cpumask: set[int] = set()
-        self._resize_disabled = [0] * len(buffer.cpus)
         self._clock_words = tracing.clocks.words(self.clock)
         self._marker_page = tracing.machine.alloc(TRACE_BUF_SIZE)
-        buffer.set_clock(self._clock_words)
+        self._set_clock_words()
+
+    def _new_max_buffer(self) -> RingBuffer:
+        """The snapshot's buffer, in pages that do not get in the way of the other's."""
+        tracing = self.tracing
+        percpu = [vcpu.percpu for vcpu in tracing.machine.cpus]
+        return RingBuffer(tracing.machine.memory, percpu, EMPTY_BUFFER_SIZE)
+
+    def _set_clock_words(self) -> None:
+        for array_buffer in (self.array_buffer, self.max_buffer):
+            array_buffer.buffer.set_clock(self._clock_words)
+
+    @property
+    def buffer(self) -> RingBuffer:
+        """The ring buffer that is written."""
+        return self.array_buffer.buffer
 
     @property
     def nr_cpus(self) -> int:
@@ -85,17 +104,26 @@ class TraceArray:
             self.current_trace.stop(self)
             self.buffer.wake_waiters()
 
+    def tracer_tracing_off(self) -> None:
+        """Record nothing any more, whatever the tracer thinks of it."""
+        self.buffer.record_off()
+
     def tracing_reset_online_cpus(self) -> None:
         """Empty the buffers of all CPUs."""
-        self.buffer.reset()
-        self.time_start = self.ring_buffer_time_stamp()
+        self._reset(self.array_buffer, None)
 
     def tracing_reset_cpu(self, cpu: int | None) -> None:
         """Empty the buffer of one CPU, or of all."""
+        self._reset(self.array_buffer, cpu)
+
+    def tracing_reset_max_buffer(self, cpu: int | None = None) -> None:
+        """Empty the snapshot of one CPU, or of all."""
+        self._reset(self.max_buffer, cpu)
+
+    def _reset(self, array_buffer: ArrayBuffer, cpu: int | None) -> None:
+        array_buffer.buffer.reset(cpu)
         if cpu is None:
-            self.tracing_reset_online_cpus()
-        else:
-            self.buffer.reset(cpu)
+            array_buffer.time_start = self.ring_buffer_time_stamp()
 
     def tracing_mark_write(self, text: bytes) -> int:
         """Record a marker as the task that is acting, and return the bytes taken.
@@ -103,20 +131,32 @@ class TraceArray:
         EINVAL with markers switched off; EBADF when nothing can be recorded, as if the file were
         not open for writing.
         """
+        self._check_markers()
+        function = self.tracing.label("tracing_mark_write")
+        return self._mark(function, text, function)
+
+    def tracing_mark_raw_write(self, data: bytes) -> int:
+        """The same for bytes that nobody interprets but for their first four, the id.
+
+        EINVAL without an id, or with more than 3 KB.
+        """
+        self._check_markers()
+        if not RAW_DATA_ID_SIZE <= len(data) <= RAW_DATA_MAX_SIZE:
+            raise TracefsError(errno.EINVAL, "an id and at most 3 KB")
+        return self._mark(self.tracing.label("tracing_mark_raw_write"), data)
+
+    def _check_markers(self) -> None:
         if not self.trace_flags & TraceIter.MARKERS:
             raise TracefsError(errno.EINVAL, "the option markers is off")
-        text = text[:TRACE_BUF_SIZE]
-        tracing = self.tracing
-        tracing.machine.memory.write(self._marker_page, text)
-        function = tracing.label("tracing_mark_write")
-        taken = tracing.machine.call(
-            function,
-            self.buffer.table,
-            self._marker_page,
-            len(text),
-            function,
-            cpu=tracing.acting_cpu(),
-        )
+
+    def _mark(self, function: int, data: bytes, *arguments: int) -> int:
+        """Let guest code write the record; it may read `data` until this returns."""
+        tracing, page = self.tracing, self._marker_page
+        data = data[:TRACE_BUF_SIZE]
+        tracing.machine.memory.write(page, data)
+        cpu = tracing.acting_cpu()
+        table = self.buffer.table
+        taken = tracing.machine.call(function, table, page, len(data), *arguments, cpu=cpu)
         if taken >> 63:
             raise TracefsError((1 << 64) - taken, "nothing can be recorded")
         return taken
@@ -165,9 +205,16 @@ class TraceArray:
     def _resize(self, size: int, cpu: int | None) -> None:
         """__tracing_resize_ring_buffer."""
         self.tracing.ring_buffer_expanded = True
-        if any(self._resize_disabled[number] for number in self._chosen(cpu)):
-            raise TracefsError(errno.EBUSY, "the buffer is being read")
+        before = [self.buffer.size(number) for number in self._chosen(cpu)]
         self.buffer.resize(size, cpu)
+        if not self.allocated_snapshot:
+            return
+        try:
+            self.max_buffer.buffer.resize(size, cpu)
+        except TracefsError:
+            for number, old in zip(self._chosen(cpu), before, strict=True):
+                self.buffer.resize(old, number)
+            raise
 
     def buffer_size_kb(self, cpu: int | None) -> str:
         """The file buffer_size_kb of one CPU, or of all (tracing_entries_read)."""
@@ -197,9 +244,10 @@ class TraceArray:
             raise TracefsError(errno.EINVAL, f"no clock {name!r}")
         self.clock = clock
         self._clock_words = self.tracing.clocks.words(clock)
-        self.buffer.set_clock(self._clock_words)
+        self._set_clock_words()
         self.current_trace.clock_changed(self)
-        self.time_start = self.ring_buffer_time_stamp()
+        self.tracing_reset_online_cpus()
+        self.tracing_reset_max_buffer()
 
     def trace_clock_text(self) -> str:
         """The file trace_clock."""
@@ -219,6 +267,7 @@ class TraceArray:
         self.trace_flags = self.trace_flags | flag if enabled else self.trace_flags & ~flag
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
+            self.max_buffer.buffer.set_overwrite(enabled)
 
     def set_tracer_option(self, tracer: Tracer, name: str, enabled: bool) -> None:
         """Switch an option of a tracer, in charge or not; EINVAL if the tracer will not have it."""
@@ -250,23 +299,21 @@ class TraceArray:
 
     # --- readers ---------------------------------------------------------------------------------
 
-    def tracing_open(self, cpu: int | None) -> None:
-        """A reader of `trace`: no resizing meanwhile, and no recording with pause-on-trace."""
-        for number in self._chosen(cpu):
-            self._resize_disabled[number] += 1
-
-    def tracing_release(self, cpu: int | None) -> None:
-        """Undo one `tracing_open`."""
-        for number in self._chosen(cpu):
-            self._resize_disabled[number] -= 1
-
     def tracing_stop_tr(self) -> None:
         """Record nothing until as many `tracing_start_tr`."""
-        self.buffer.record_disable()
+        self.stop_count += 1
+        if self.stop_count == 1:
+            self.buffer.record_disable()
+            self.max_buffer.buffer.record_disable()
 
     def tracing_start_tr(self) -> None:
-        """Undo one `tracing_stop_tr`."""
-        self.buffer.record_enable()
+        """Undo one `tracing_stop_tr`; one that was undone already is forgiven."""
+        if self.stop_count == 0:
+            return
+        self.stop_count -= 1
+        if self.stop_count == 0:
+            self.buffer.record_enable()
+            self.max_buffer.buffer.record_enable()
 
     def open_pipe_on_cpu(self, cpu: int | None) -> None:
         """A reader of trace_pipe. EBUSY when another one reads one of its CPUs."""
@@ -291,32 +338,56 @@ class TraceArray:
 
     # --- what a reader needs ---------------------------------------------------------------------
 
-    def output_context(self) -> OutputContext:
-        """How records are to be printed now."""
+    def output_context(self, array_buffer: ArrayBuffer | None = None) -> OutputContext:
+        """How records are to be printed now, those of the buffer that is written if not told."""
+        array_buffer = array_buffer or self.array_buffer
         layout = self.current_trace.graph_layout
         return OutputContext(
             self.tracing.symbols,
             self.tracing.saved_cmdlines.names(),
             self.trace_flags,
             self.clock.in_ns,
-            time_start=self.time_start,
-            annotate=self.buffer.overruns() > 0,
+            time_start=array_buffer.time_start,
+            annotate=array_buffer.buffer.overruns() > 0,
             graph=layout(self) if layout is not None else None,
+        )
+
+    def _header(self, array_buffer: ArrayBuffer) -> TraceHeader:
+        entries = array_buffer.buffer.entries()
+        return TraceHeader(
+            self.current_trace.name,
+            self.trace_flags,
+            entries,
+            entries + array_buffer.buffer.overruns(),
+            self.nr_cpus,
+            saved=array_buffer.saved,
+            is_dead=self.tracing.ftrace.ftrace_disabled,
         )
 
     def trace_text(self, cpu: int | None) -> TraceText:
         """The file `trace` of one CPU, or of all, as of now."""
-        entries = self.buffer.entries()
-        header = TraceHeader(
-            self.current_trace.name,
-            self.trace_flags,
-            entries,
-            entries + self.buffer.overruns(),
-            self.nr_cpus,
-            is_dead=self.tracing.ftrace.ftrace_disabled,
-        )
-        text = self.current_trace.print_header(self, header)
-        return TraceText(text, self.buffer.snapshot(cpu), self.output_context())
+        array_buffer = self.array_buffer
+        text = self.current_trace.print_header(self, self._header(array_buffer))
+        return TraceText(text, array_buffer.buffer.snapshot(cpu), self.output_context(array_buffer))
+
+    def snapshot_text(self, cpu: int | None) -> TraceText:
+        """The file `snapshot` of one CPU, or of all, as of now; never in the latency format.
+
+        EBUSY while the tracer in charge has the snapshot for itself.
+        """
+        if self.current_trace.use_max_tr:
+            raise TracefsError(errno.EBUSY, f"{self.current_trace.name} needs the snapshot itself")
+        array_buffer = self.max_buffer
+        header = self._header(array_buffer)
+        header = replace(header, flags=header.flags & ~TraceIter.LATENCY_FMT)
+        pages = array_buffer.buffer.snapshot(cpu)
+        if array_buffer.buffer.is_empty(cpu):
+            text = header.top() + snapshot_help(self.allocated_snapshot, cpu is not None)
+        else:
+            text = self.current_trace.print_header(self, header)
+        context = self.output_context(array_buffer)
+        flags = context.flags & ~TraceIter.LATENCY_FMT
+        return TraceText(text, pages, replace(context, flags=flags))
 
     # --- errors ----------------------------------------------------------------------------------
 

@@ -13,13 +13,12 @@ from emulated_kernel.tasks import CallResult
 from ftracefs.ftrace import Ftrace
 from ftracefs.ftrace.state import GuestCode
 from ftracefs.ring_buffer.buffer import RingBuffer
+from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import Clocks
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.sched_switch import SchedSwitch
 from ftracefs.trace.trace_array import TraceArray
-
-EMPTY_BUFFER_SIZE = 1  # bytes: until the first use a buffer has the fewest pages possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +71,7 @@ class Tracing:
         buffer = RingBuffer(machine.memory, percpu, EMPTY_BUFFER_SIZE)
         self.global_trace = TraceArray(self, "", ftrace.global_ops, buffer)
         machine.memory.set_u64(self.label("global_trace_buffers"), buffer.table)
+        self.snapshots = Snapshots(self)
         machine.after_slice.append(self._after_slice)
 
     def label(self, name: str) -> int:
@@ -85,6 +85,7 @@ class Tracing:
     def _after_slice(self) -> None:
         for tr in self.trace_arrays():
             tr.buffer.rb_wake_up_waiters()
+            tr.max_buffer.buffer.rb_wake_up_waiters()
 
     # --- functions on demand ---------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from support.shell import CALLER, isolated
@@ -18,30 +20,64 @@ def opened(node: object) -> OpenFile:
     return node.open(os.O_RDONLY, CALLER)
 
 
-def test_pages_come_whole_and_then_nothing() -> None:
+@contextmanager
+def recorded(count: int) -> Iterator[Callable[[int], bytes | Pending]]:
+    """Reads the pages of so many records of 28 bytes."""
     with isolated(cpus=1) as shell:
         shell.echo("gcd", "set_ftrace_filter")
         shell.echo("function", "current_tracer")
-        shell.echo("gcd 1 2 x300", "emulator/call")
+        shell.echo(f"gcd 1 2 x{count}", "emulator/call")
         machine = shell.machine
         file = machine.run(lambda: opened(shell.node("per_cpu/cpu0/trace_pipe_raw")))
-        first = machine.run(lambda: file.read(100, 0, True))
-        assert isinstance(first, bytes)
-        rest = machine.run(lambda: file.read(4096, 0, True))
-        assert isinstance(rest, bytes)
-        page = first + rest
-        assert (len(first), len(page)) == (100, 4096)
-        stamp, commit = struct.unpack_from("<QQ", page)
-        assert stamp > 0
-        assert commit & 0xFFFFF == 145 * 28
-        more = machine.run(lambda: file.read(1 << 16, 0, True))
-        assert isinstance(more, bytes)
-        assert len(more) % 4096 == 0
-        with pytest.raises(TracefsError) as nothing:
-            machine.run(lambda: file.read(4096, 0, True))
-        assert nothing.value.errno == errno.EAGAIN
-        assert isinstance(machine.run(lambda: file.read(4096, 0, False)), Pending)
+
+        def read(size: int, nonblock: bool = True) -> bytes | Pending:
+            answer = machine.run(lambda: file.read(size, 0, nonblock))
+            assert isinstance(answer, bytes | Pending)
+            return answer
+
+        yield read
         machine.run(file.release)
+
+
+def data(page: bytes | Pending) -> int:
+    """The bytes of data that a page says it has."""
+    assert isinstance(page, bytes)
+    stamp, commit = struct.unpack_from("<QQ", page)
+    assert stamp > 0
+    return int(commit)
+
+
+def test_a_read_gives_one_page_at_most_and_then_nothing() -> None:
+    with recorded(300) as read:
+        sizes = [145 * 28, 145 * 28, 10 * 28]
+        for size in sizes:
+            page = read(1 << 16)
+            assert isinstance(page, bytes)
+            assert (len(page), data(page)) == (4096, size)
+        with pytest.raises(TracefsError) as nothing:
+            read(4096)
+        assert nothing.value.errno == errno.EAGAIN
+        assert isinstance(read(4096, nonblock=False), Pending)
+
+
+def test_who_asks_for_less_than_a_page_gets_one_with_the_records_that_fit() -> None:
+    with recorded(300) as read:
+        first, rest = read(100), read(4096)
+        assert isinstance(first, bytes)
+        assert isinstance(rest, bytes)
+        assert (len(first), len(rest), data(first)) == (100, 3996, 3 * 28)
+        assert rest == bytes(3996)
+        assert data(read(4096)) == 142 * 28 + 20  # what is copied brings the padding along
+
+
+@pytest.mark.parametrize("size", [1, 16, 17, 16 + 27])
+def test_without_room_for_a_record_the_answer_is_empty_and_nothing_is_lost(size: int) -> None:
+    with recorded(2) as read:
+        assert read(size) == b""
+        assert data(read(4096)) == 2 * 28
+        with pytest.raises(TracefsError) as nothing:
+            read(size)
+        assert nothing.value.errno == errno.EAGAIN
 
 
 def test_an_open_reader_keeps_the_tracer_from_changing() -> None:

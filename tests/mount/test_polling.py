@@ -36,6 +36,7 @@ def tracing(kernel: MountedDaemon) -> Path:
     """That mount, its buffer empty and its settings those after boot."""
     (kernel.path / "tracing_on").write_text("1\n")
     (kernel.path / "options" / "block").write_text("0\n")
+    (kernel.path / "buffer_percent").write_text("0\n")
     (kernel.path / "trace").write_text("\n")
     return kernel.path
 

@@ -137,3 +137,30 @@ def print_func_help_header_irq(tgid: bool) -> str:
         f"#           TASK-PID  {first} CPU#  |||||  TIMESTAMP  FUNCTION\n"
         f"#              | |    {second}   |   |||||     |         |\n"
     )
+
+
+_SNAPSHOT_HELP = """\
+# echo 0 > snapshot : Clears and frees snapshot buffer
+# echo 1 > snapshot : Allocates snapshot buffer, if not already allocated.
+#                      Takes a snapshot of the main buffer.
+# echo 2 > snapshot : Clears snapshot buffer (but does not allocate or free)
+"""
+_SNAPSHOT_PERCPU_HELP = """\
+# echo 0 > snapshot : Invalid for per_cpu snapshot file.
+# echo 1 > snapshot : Not supported with this kernel.
+#                     Must use main snapshot file to allocate.
+# echo 2 > snapshot : Clears this cpu's snapshot buffer (but does not allocate)
+"""
+_SNAPSHOT_ANY_NUMBER = """\
+#                      (Doesn't have to be '2' works with any number that
+#                       is not a '0' or '1')
+"""
+
+
+def snapshot_help(allocated: bool, per_cpu: bool) -> str:
+    """What an empty snapshot shows instead of column heads (print_snapshot_help)."""
+    state = "allocated" if allocated else "freed"
+    commands = _SNAPSHOT_PERCPU_HELP if per_cpu else _SNAPSHOT_HELP
+    return (
+        f"#\n# * Snapshot is {state} *\n#\n# Snapshot commands:\n{commands}{_SNAPSHOT_ANY_NUMBER}"
+    )

@@ -48,3 +48,4 @@ class Tracer:
     graph_layout: Callable[[TraceArray], GraphLayout] | None = None
     options: tuple[TracerOpt, ...] = ()
     allow_instances: bool = False
+    use_max_tr: bool = False  # the snapshot is the tracer's own
