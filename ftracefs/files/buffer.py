@@ -1,4 +1,8 @@
-"""The files that say how records are kept: tracing_on, sizes, clock, statistics, free_buffer."""
+"""The files that say how records are kept: tracing_on, sizes, clock, statistics, free_buffer.
+
+Models rb_simple_fops, tracing_entries_fops, buffer_percent_fops, trace_clock_fops and their
+neighbours in kernel/trace/trace.c.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,21 @@ def buffer_total_size_kb(tr: TraceArray) -> TracefsFile:
     return ValueFile(tr.buffer_total_size_kb)
 
 
+def buffer_percent(tr: TraceArray) -> TracefsFile:
+    def buffer_percent_write(data: bytes) -> None:
+        percent = kstrtoul_from_user(data)
+        if percent > 100:
+            raise TracefsError(errno.EINVAL, "more than all of it")
+        tr.buffer_percent = percent
+
+    return ValueFile(lambda: f"{tr.buffer_percent}\n", buffer_percent_write)
+
+
+def timestamp_mode(_tr: TraceArray) -> TracefsFile:
+    """How records are stamped. Only histograms want absolute stamps, and there are none."""
+    return SeqFile(lambda: "[delta] absolute\n")
+
+
 def trace_clock(tr: TraceArray) -> TracefsFile:
     def tracing_clock_write(data: bytes) -> None:
         if len(data) >= CLOCK_BUFFER_SIZE:
@@ -59,7 +78,7 @@ class _FreeBufferOpen(OpenFile):
     def release(self) -> None:
         """tracing_free_buffer_release: the buffer shrinks when the file is closed."""
         if self._tr.trace_flags & TraceIter.STOP_ON_FREE:
-            self._tr.set_tracing_on(False)
+            self._tr.tracer_tracing_off()
         try:
             self._tr.tracing_resize_ring_buffer(0)
         except TracefsError:

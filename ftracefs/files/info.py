@@ -1,4 +1,4 @@
-"""Files that only tell: README, saved_cmdlines, error_log."""
+"""Files that only tell: README, saved_cmdlines, printk_formats, error_log."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def readme_with_emulator() -> TracefsFile:
 
 def saved_cmdlines(tr: TraceArray) -> TracefsFile:
     return SeqFile(tr.tracing.saved_cmdlines.text)
+
+
+def printk_formats(_tr: TraceArray) -> TracefsFile:
+    """The formats of trace_printk and the strings of tracepoints: this kernel has none."""
+    return SeqFile(str)
 
 
 def error_log(tr: TraceArray) -> TracefsFile:

@@ -29,10 +29,10 @@ from ftracefs.files.livepatch import livepatch
 from ftracefs.files.modules import modules
 from ftracefs.files.ops import ops
 from ftracefs.files.options import options_directory
-from ftracefs.files.trace import TraceFile
-from ftracefs.files.trace_marker import TraceMarker
+from ftracefs.files.trace import SnapshotFile, TraceFile
+from ftracefs.files.trace_marker import trace_marker, trace_marker_raw
 from ftracefs.files.trace_pipe import TracePipeFile
-from ftracefs.files.trace_pipe_raw import TracePipeRawFile
+from ftracefs.files.trace_pipe_raw import TracePipeRawFile, snapshot_raw
 from ftracefs.files.trampolines import trampolines
 from ftracefs.trace.trace_array import TraceArray
 from ftracefs.trace.tracing import Tracing
@@ -75,6 +75,7 @@ TOP_FILES = (
     File("enabled_functions", 0o440, filters.enabled_functions),
     File("function_profile_enabled", 0o640, profile.function_profile_enabled),
     File("max_graph_depth", 0o640, graph.max_graph_depth),
+    File("printk_formats", 0o440, info.printk_formats),
     File("saved_cmdlines", 0o440, info.saved_cmdlines),
     File("set_graph_function", 0o640, graph.set_graph_function),
     File("set_graph_notrace", 0o640, graph.set_graph_notrace),
@@ -84,6 +85,7 @@ TOP_FILES = (
 # For every trace array.
 TRACE_ARRAY_FILES = (
     File("available_tracers", 0o440, tracer.available_tracers),
+    File("buffer_percent", 0o640, buffer.buffer_percent),
     File("buffer_size_kb", 0o640, buffer.buffer_size_kb),
     File("buffer_total_size_kb", 0o440, buffer.buffer_total_size_kb),
     File("current_tracer", 0o640, tracer.current_tracer),
@@ -91,9 +93,12 @@ TRACE_ARRAY_FILES = (
     File("free_buffer", 0o200, buffer.FreeBuffer),
     File("set_ftrace_filter", 0o640, filters.set_ftrace_filter),
     File("set_ftrace_notrace", 0o640, filters.set_ftrace_notrace),
+    File("snapshot", 0o640, SnapshotFile),
+    File("timestamp_mode", 0o440, buffer.timestamp_mode),
     File("trace", 0o640, TraceFile),
     File("trace_clock", 0o640, buffer.trace_clock),
-    File("trace_marker", 0o220, TraceMarker),
+    File("trace_marker", 0o220, trace_marker),
+    File("trace_marker_raw", 0o220, trace_marker_raw),
     File("trace_options", 0o640, options.trace_options),
     File("trace_pipe", 0o440, TracePipeFile),
     File("tracing_on", 0o640, buffer.tracing_on),
@@ -103,6 +108,8 @@ EVENTS_FILES = (File("enable", 0o640, events.enable),)
 
 PER_CPU_FILES = (
     PerCpuFile("buffer_size_kb", 0o640, buffer.buffer_size_kb),
+    PerCpuFile("snapshot", 0o640, SnapshotFile),
+    PerCpuFile("snapshot_raw", 0o440, snapshot_raw),
     PerCpuFile("stats", 0o440, buffer.stats),
     PerCpuFile("trace", 0o640, TraceFile),
     PerCpuFile("trace_pipe", 0o440, TracePipeFile),
