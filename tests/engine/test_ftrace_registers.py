@@ -1,8 +1,8 @@
 """Every way from a call site to a callback and back: what it is given, and that nothing is lost.
 
-A way is a trampoline and who shares it. On each of them a function is called with a value of its own
-in every register and flag; looked at are the callback's arguments and frame, what the function finds
-in its registers, and what its caller finds.
+A way is a trampoline and who shares it. On each of them a function is called with a value of its
+own in every register and flag; looked at are the callback's arguments and frame, what the function
+finds in its registers, and what its caller finds.
 """
 
 from __future__ import annotations
