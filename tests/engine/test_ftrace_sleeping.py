@@ -1,7 +1,7 @@
 """Trampolines with a task asleep in them: kept as long as it sleeps, freed when it has left.
 
-On the built-in kernel: a task's system call is traced, and sleeps in schedule() inside the callback,
-or in the function that a trampoline has called.
+On the built-in kernel: a task's system call is traced, and sleeps in schedule() inside the
+callback, or in the function that a trampoline has called.
 """
 
 from __future__ import annotations

@@ -243,6 +243,11 @@ FUNC_NOTRACE direct_target       # entered like a trampoline: the traced functio
     ret
 ENDFUNC direct_target
 
+FUNC_NOTRACE direct_target_too
+    add rdi, 2000
+    ret
+ENDFUNC direct_target_too
+
 FUNC_NOTRACE ask_host            # a hypercall from inside a callback
     mov eax, HC_CALLBACK
     int HYPERCALL
