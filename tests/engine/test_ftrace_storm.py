@@ -38,7 +38,7 @@ PATCHES = {
     "add_one_twice": ["add_one"],
 }
 U64 = (1 << 64) - 1
-STEPS = 500
+STEPS = 2_000
 
 CODE = """# Targets of direct calls, and a program.
 FUNC_NOTRACE target_add_10
@@ -62,11 +62,11 @@ class Counter:
     """An op, how often it has been called, and how often it should have been."""
 
     ops: FtraceOps
-    hits: Callable[[], float]
+    hits: Callable[[], int]
     wanted: set[str] | None = None
     unwanted: set[str] = field(default_factory=set)
     registered: bool = False
-    calls: float = 0
+    calls: int = 0
 
     def takes(self, name: str) -> bool:
         return (
@@ -123,6 +123,19 @@ class Storm:
         value = self._body(name, x, count) & U64
         return value + 1000 & U64 if name in self.bpf else value
 
+    def counts(self) -> list[dict[str, int]]:
+        """For each op how often it sees a call of each function with 2."""
+        kept = [counter.calls for counter in self.counters]
+        seen: list[dict[str, int]] = [{} for _ in self.counters]
+        for name in NAMES:
+            before = [counter.calls for counter in self.counters]
+            self.returns(name, 2)
+            for counts, counter, old in zip(seen, self.counters, before, strict=True):
+                counts[name] = counter.calls - old
+        for counter, calls in zip(self.counters, kept, strict=True):
+            counter.calls = calls
+        return seen
+
     def _body(self, name: str, x: int, count: bool) -> int:
         if self.patched.get(name):
             return self.returns(self.patched[name][-1], x, count=count)
@@ -150,7 +163,8 @@ class Storm:
         patches = [o for o in self.ftrace.ops_list if o.name == "livepatch"]
         if self.patched.get(name):
             site = ftrace_location(self.ftrace, self.address(name))
-            users += [o for o in patches if site in o.func_hash.filter_hash]
+            (patch,) = (o for o in patches if site in o.func_hash.filter_hash)
+            users.append(patch)
         if direct is not None and not users:
             return direct
         if direct is not None or any(o.flags & FTRACE_OPS_FL_SAVE_REGS for o in users):
@@ -170,13 +184,15 @@ class Storm:
         assert code[0] == 0xE8
         return (site + 5 + struct.unpack("<i", code[1:])[0]) & U64
 
-    def hits(self) -> list[float]:
+    def hits(self) -> list[int]:
         return [counter.hits() for counter in self.counters]
 
-    def graph_hits(self) -> float:
-        """Each call leaves two records; one, if the tracer was switched off meanwhile."""
+    def graph_hits(self) -> int:
+        """Each call leaves two records, also one made while the tracer is switched off."""
         buffer = self.tree.tr.buffer
-        return (buffer.entries() + buffer.overruns()) / 2
+        hits, odd = divmod(buffer.entries() + buffer.overruns(), 2)
+        assert not odd
+        return hits
 
     def call_meanwhile(self) -> None:
         """Between two phases of a patch."""
@@ -193,16 +209,25 @@ class Storm:
         assert self.hits() == [c.calls for c in self.counters]
 
     def step(self, change: Callable[[], None]) -> None:
-        """One change; calls that ran meanwhile went by the rules before it or after it."""
+        """One change; calls that ran meanwhile went by the rules before it or after it.
+
+        An op for which the change makes no difference has missed none of them.
+        """
         before = {name: self.returns(name, 2, count=False) for name in NAMES}
-        counts, self.meanwhile = self.hits(), []
+        rules = self.counts()
+        hits, self.meanwhile = self.hits(), []
         self.ftrace.machine.run(change)
         after = {name: self.returns(name, 2, count=False) for name in NAMES}
         for name, value in self.meanwhile:
             # Who calls a function twice may meet both.
             twice = name in ("loop_add", "add_one_twice") and before[name] != after[name]
             assert twice or value in (before[name], after[name]), name
-        for counter, old, new in zip(self.counters, counts, self.hits(), strict=True):
+        changes = zip(rules, self.counts(), strict=True)
+        for counter, old, new, (was, now) in zip(
+            self.counters, hits, self.hits(), changes, strict=True
+        ):
+            if was == now:
+                assert new - old == sum(now[name] for name, _ in self.meanwhile), counter.ops.name
             counter.calls += new - old
         self.check()
 
@@ -320,6 +345,12 @@ def text(ftrace: Ftrace) -> bytes:
     return ftrace.memory.read(start, len(code)) + ftrace.memory.read(caller, 1024)
 
 
+def results(ftrace: Ftrace) -> list[int]:
+    """What calls return, on each CPU."""
+    arguments = [(name, x, cpu) for name in NAMES for x in range(1, 6) for cpu in (0, 1)]
+    return [ftrace.machine.call(name, x, cpu=cpu) for name, x, cpu in arguments]
+
+
 @pytest.fixture(params=[False, True], ids=["plain", "poisoned"])
 def tree(request: pytest.FixtureRequest) -> Iterator[Tree]:
     with tracefs(poison=request.param, nr_cpus=2) as made:
@@ -335,6 +366,7 @@ def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
     ftrace = tree.tracing.ftrace
     ftrace.text_poke.method = method
     before = text(ftrace)
+    untraced = results(ftrace)
     storm = Storm(tree, seed)
     ftrace.text_poke.between_phases = storm.call_meanwhile
     changes = [
@@ -352,6 +384,7 @@ def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
     ftrace.text_poke.between_phases = lambda: None
     storm.step(storm.calm)
     assert text(ftrace) == before
+    assert results(ftrace) == untraced
     assert (ftrace.records.counts == 0).all()
     assert ftrace.direct_functions == {}
     ftrace.machine.run(lambda: ftrace.register_ftrace_function(storm.counters[1].ops))
