@@ -7,10 +7,21 @@ import random
 import re
 
 import pytest
+from support.ftrace_kernel import load_code
 from support.shell import Shell, isolated
 
 from emulated_kernel.machine import machine as machine_module
 from ftracefs.errors import TracefsError
+from ftracefs.ftrace.hash_update import ftrace_set_filter
+from ftracefs.ftrace.ops import FTRACE_OPS_FL_SAVE_REGS
+
+COUNTING = """# A callback.
+FUNC_NOTRACE count_call
+    mov r8, [rdx + OP_PRIVATE]
+    inc qword ptr [r8]
+    ret
+ENDFUNC count_call
+"""
 
 SCRIPT = (
     ("vfs_*", "set_ftrace_filter"),
@@ -54,6 +65,25 @@ def test_a_million_traced_calls_raise_no_hypercall(shell: Shell) -> None:
     stats = dict(re.findall(r"^([\w ]+): +(\S+)$", shell.cat("per_cpu/cpu0/stats"), re.MULTILINE))
     assert int(stats["entries"]) + int(stats["overrun"]) == 1_000_000
     assert stats["dropped events"] == "0"
+
+
+@pytest.mark.parametrize("flags", [0, FTRACE_OPS_FL_SAVE_REGS])
+def test_a_million_calls_traced_by_two_ops_raise_no_hypercall(shell: Shell, flags: int) -> None:
+    ftrace, machine = shell.session.ftrace, shell.machine
+    counter = load_code(ftrace, COUNTING)["count_call"]
+    ops = ftrace.new_ops(counter, private=machine.alloc(64), flags=flags, name="counting")
+    machine.run(lambda: ftrace_set_filter(ftrace, ops, b"gcd"))
+    machine.run(lambda: ftrace.register_ftrace_function(ops))
+    shell.echo("gcd", "set_ftrace_filter")
+    shell.echo("function", "current_tracer")
+    assert shell.cat("enabled_functions").startswith("gcd (2)")
+    before = machine.hypercall_count
+    shell.echo("gcd 12 18 x1000000", "emulator/call")
+    assert shell.cat("emulator/call") == "gcd(12, 18) = 6 (1000000 times)\n"
+    assert machine.hypercall_count - before < 100
+    assert ftrace.memory.u64(ops.private) == 1_000_000
+    stats = dict(re.findall(r"^([\w ]+): +(\S+)$", shell.cat("per_cpu/cpu0/stats"), re.MULTILINE))
+    assert int(stats["entries"]) + int(stats["overrun"]) == 1_000_000
 
 
 def test_a_traced_function_returns_what_it_returned_untraced(shell: Shell) -> None:
