@@ -23,7 +23,8 @@ from ftracefs.files.table import build_tree
 from ftracefs.ftrace import Ftrace
 from ftracefs.guest import load_guest
 from ftracefs.mount.callers import Callers
-from ftracefs.mount.mirrored import IsolatedCallers, MirroredCallers, create_guest_files
+from ftracefs.mount.guest_files import GuestFiles
+from ftracefs.mount.mirrored import IsolatedCallers, MirroredCallers
 from ftracefs.mount.tracefs import Options, Tracefs
 from ftracefs.trace.tracing import FunctionCall, Tracing
 
@@ -81,8 +82,9 @@ class Session:
             self.callers = IsolatedCallers(machine)
             machine.run(lambda: self.tasks.adopt(SCRIPT))
         else:
-            machine.run(lambda: create_guest_files(machine, self.root))
-            self.callers = mirrored = MirroredCallers(machine, self.tasks)
+            guest_files = GuestFiles(machine)
+            machine.run(lambda: guest_files.create(self.root))
+            self.callers = mirrored = MirroredCallers(machine, self.tasks, guest_files)
             self.ftrace.text_poke.between_phases = self._let_others_run
             self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
             self.host_events = HostEvents(machine, self.tasks)

@@ -18,6 +18,7 @@ import select
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from ftracefs.errors import TracefsError
 
@@ -74,6 +75,16 @@ class Pending:
     ticket: int
 
 
+class Owner(Protocol):
+    """What must not go away while one of its files is open (struct trace_array, by its `ref`)."""
+
+    def trace_array_get(self) -> None:
+        """Count one more open file; ENODEV when it is gone already."""
+
+    def trace_array_put(self) -> None:
+        """Count one less."""
+
+
 class OpenFile:
     """One open(2) of a tracefs file. The defaults are a file that can be neither read nor written.
 
@@ -81,6 +92,7 @@ class OpenFile:
     """
 
     nonseekable = False  # lseek answers ESPIPE (stream_open, nonseekable_open)
+    owner: Owner | None = None
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         """Return at most `size` bytes from `offset`; b"" is end of file.
@@ -107,6 +119,14 @@ class OpenFile:
     def release(self) -> None:
         """The last descriptor is gone."""
 
+    def fput(self) -> None:
+        """`release`, and let go of the owner."""
+        try:
+            self.release()
+        finally:
+            if self.owner is not None:
+                self.owner.trace_array_put()
+
 
 class Text(OpenFile):
     """A file read from a text taken at open, as seq_file's single_open gives."""
@@ -122,10 +142,24 @@ class TracefsFile:
     """A regular file. `mode` holds the permission bits that Linux shows for it."""
 
     mode: int = 0o440
+    owner: Owner | None = None
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         """Open with O_* `flags`; O_TRUNC is in them, as in the kernel (atomic_o_trunc)."""
         raise NotImplementedError
+
+    def dentry_open(self, flags: int, caller: Caller) -> OpenFile:
+        """`open`, holding the owner until `OpenFile.fput`."""
+        if self.owner is None:
+            return self.open(flags, caller)
+        self.owner.trace_array_get()
+        try:
+            file = self.open(flags, caller)
+        except BaseException:
+            self.owner.trace_array_put()
+            raise
+        file.owner = self.owner
+        return file
 
     def size(self) -> int:
         """st_size."""
@@ -159,6 +193,14 @@ class Directory:
         if name in self._entries:
             raise TracefsError(errno.EEXIST, name)
         self._entries[name] = node
+
+    def files(self) -> Iterator[tuple[str, TracefsFile]]:
+        """Every file here and below, with its name."""
+        for name, node in list(self._entries.items()):
+            if isinstance(node, Directory):
+                yield from node.files()
+            else:
+                yield name, node
 
     def mkdir(self, name: str) -> None:
         raise TracefsError(errno.EPERM, "only instances/ takes new directories")

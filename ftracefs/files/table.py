@@ -137,22 +137,35 @@ SYSCTL_FILES = (EmulatorFile("ftrace_enabled", 0o644, sysctl.ftrace_enabled),)
 def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
     """The root of the mount; `pure` leaves out what Linux does not have."""
     tr = tracing.global_trace
-    entries: dict[str, Node] = {
-        file.name: _with_mode(file.make(tr), file.mode) for file in TOP_FILES + TRACE_ARRAY_FILES
-    }
-    entries["events"] = Directory(
-        {file.name: _with_mode(file.make(tr), file.mode) for file in EVENTS_FILES}
-    )
-    entries["instances"] = Instances()
-    entries["options"] = options_directory(tr)
-    entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
+    entries = init_tracer_tracefs(tr)
+    entries |= {file.name: _with_mode(file.make(tr), file.mode) for file in TOP_FILES}
     entries["trace_stat"] = profile.trace_stat(tr)
+    entries["instances"] = Instances(tracing, trace_array_create_dir)
     if not pure:
         entries["emulator"] = _emulator(tracing)
         entries["README"] = _with_mode(info.readme_with_emulator(), entries["README"].mode)
     root = Directory({name: entries[name] for name in sorted(entries)})
     root.mode = ROOT_MODE
     return root
+
+
+def init_tracer_tracefs(tr: TraceArray) -> dict[str, Node]:
+    """What every trace array has."""
+    entries: dict[str, Node] = {
+        file.name: _with_mode(file.make(tr), file.mode) for file in TRACE_ARRAY_FILES
+    }
+    entries["events"] = Directory(
+        {file.name: _with_mode(file.make(tr), file.mode) for file in EVENTS_FILES}
+    )
+    entries["options"] = options_directory(tr)
+    entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
+    return entries
+
+
+def trace_array_create_dir(tr: TraceArray) -> Directory:
+    """The directory of an instance."""
+    entries = init_tracer_tracefs(tr)
+    return Directory({name: entries[name] for name in sorted(entries)})
 
 
 def tracing_init_tracefs_percpu(tr: TraceArray) -> Directory:

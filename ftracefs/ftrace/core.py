@@ -16,7 +16,7 @@ from ftracefs.ftrace.graph_filter import FtraceGraphRegex, graph_hash_text
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
-from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.ops import FTRACE_OPS_FL_DYNAMIC, FtraceOps
 from ftracefs.ftrace.profile import FunctionProfiler
 from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
@@ -70,6 +70,23 @@ class Ftrace(FtraceState):
         One without a callback is for register_ftrace_direct.
         """
         return FtraceOps(self.memory, func, flags=flags, private=private, name=name)
+
+    def ftrace_allocate_ftrace_ops(self, name: str) -> FtraceOps:
+        """The op of a trace array, whose hashes files and modules change."""
+        ops = self.new_ops(self.ftrace_stub, flags=FTRACE_OPS_FL_DYNAMIC, name=name)
+        self.filtered_ops.append(ops)
+        return ops
+
+    def ftrace_destroy_function_files(self, ops: FtraceOps) -> bool:
+        """Undo `ftrace_allocate_ftrace_ops`; False when guest code may go on using the op.
+
+        That is when ftrace was disabled with the op registered: call sites stay as they were then.
+        """
+        self.filtered_ops.remove(ops)
+        if ops in self.ops_list:
+            return False
+        ops.free()
+        return True
 
     def new_python_ops(self, func: PythonFunc, *, flags: int = 0, name: str = "") -> FtraceOps:
         """An op whose callback is a Python function (see python_callback.py)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import struct
 import time
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from emulated_kernel.machine import Machine
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import Answer, Asleep, Task, TaskDied, Tasks
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Caller, Directory, Operation, Pending
+from ftracefs.files.base import Caller, Operation, Pending
+from ftracefs.mount.guest_files import GuestFiles
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -114,7 +116,8 @@ class IsolatedCallers:
 class MirroredCallers:
     """Runs every operation as its caller's task; pid 0 is nobody and runs nothing."""
 
-    def __init__(self, machine: Machine, tasks: Tasks) -> None:
+    def __init__(self, machine: Machine, tasks: Tasks, guest_files: GuestFiles) -> None:
+        self._guest_files = guest_files
         self._machine = machine
         self._memory = machine.memory
         self._constants = machine.image.constants
@@ -204,7 +207,7 @@ class MirroredCallers:
         buffer = window + _PATH_ROOM
         room = size - _PATH_ROOM
         if operation.name in {"openat", "newfstatat", "mkdir", "rmdir"}:
-            path = ROOT + (b"/" + operation.path.encode() if operation.path else b"")
+            path = ROOT + (b"/" + os.fsencode(operation.path) if operation.path else b"")
             self._memory.write(window, path[: _PATH_ROOM - 1] + b"\0")
             if operation.name == "openat":
                 return "openat", (_AT_FDCWD, window, operation.flags, 0o666)
@@ -236,9 +239,22 @@ class MirroredCallers:
         wanted = self._constants.get(_FILE_OPS.get(operation.name, ""))
 
         def answer(file_op: int) -> int:
-            return once.perform() if file_op == wanted and not once.done else 0
+            if file_op != wanted or once.done:
+                return 0
+            result = once.perform()
+            if result == 0 and operation.name in {"mkdir", "rmdir"}:
+                self._follow_instance(operation)
+            return result
 
         return answer
+
+    def _follow_instance(self, operation: Operation) -> None:
+        name = operation.path.rpartition("/")[2]
+        cpu = self._tasks.acting.number
+        if operation.name == "mkdir":
+            self._guest_files.create_instance(name, cpu)
+        else:
+            self._guest_files.remove_instance(name, cpu)
 
     # --- the guest's files -----------------------------------------------------------------------
 
@@ -282,21 +298,3 @@ class MirroredCallers:
                 self._tasks.interrupt(task)
 
         self._machine.run(end)
-
-
-def create_guest_files(machine: Machine, root: Directory) -> None:
-    """Give the guest's own tracefs the entries of the tree, through its tracefs_create_*."""
-    name = machine.alloc(4096)
-
-    def create(directory: Directory, parent: int) -> None:
-        for entry in directory:
-            node = directory.lookup(entry)
-            machine.memory.write(name, entry.encode() + b"\0")
-            if isinstance(node, Directory):
-                create(node, machine.call("tracefs_create_dir", name, parent))
-            else:
-                fops = machine.image.labels["tracing_fops"]
-                machine.call("tracefs_create_file", name, node.mode, parent, 0, fops)
-
-    create(root, 0)
-    machine.free(name)

@@ -228,7 +228,7 @@ class Operations:
             self._handles.settle(_writes_control_file)
         number = self._handles.reserve()
         operation = Operation("openat", name, number, flags=flags)
-        file = self._patiently(caller, operation, lambda: node.open(flags, caller))
+        file = self._patiently(caller, operation, lambda: node.dentry_open(flags, caller))
         writable = accmode(flags) != os.O_RDONLY
         inode = self._inodes.of(name)
         self._handles.enter(Handle(number, name, node, inode, file, writable))
@@ -277,7 +277,7 @@ class Operations:
         handle = self._handle(fi)
         operation = Operation("release", handle.path, handle.number)
         try:
-            self._callers.run(binding.caller(), operation, handle.file.release)
+            self._callers.run(binding.caller(), operation, handle.file.fput)
         finally:
             handle.poller.disarm()
             self._handles.leave(handle.number)

@@ -128,12 +128,17 @@ class RingBufferPerCpu:
         self.generation = 0  # of what the reader has been told: `consume` needs the same one
         self._memory = memory
         self._avoid = {_colour(address) for address in avoid}
+        taken: list[int] = []
         try:
-            self.address = self._alloc_pages(1)[0]
+            taken += self._alloc_pages(1)
+            self.address = taken[0]
             self._avoid.add(_colour(self.address))
-            self._reader_page, *ring = self._alloc_pages(self.nr_pages + 1)
+            taken += self._alloc_pages(self.nr_pages + 1)
+            self._reader_page, *ring = taken[1:]
             self._table = self._new_table(ring)
         except MemoryError:
+            for address in taken:
+                memory.free(address)
             raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
         self._control = memory.view(self.address, _LAYOUT.size)
         self._set(table=self._table, pages_bytes=len(ring) * _DESC_BYTES)

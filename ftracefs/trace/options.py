@@ -92,6 +92,9 @@ TRACE_DEFAULT_FLAGS = (
 # Only the top level's trace array has a file for these in options/.
 TOP_LEVEL_TRACE_FLAGS = TraceIter.PRINTK | TraceIter.PRINTK_MSGONLY | TraceIter.RECORD_CMD
 
+# What a new instance does not take over from the top level.
+ZEROED_TRACE_FLAGS = TraceIter.EVENT_FORK | TraceIter.FUNC_FORK
+
 
 @dataclass(frozen=True, slots=True)
 class TracerOpt:

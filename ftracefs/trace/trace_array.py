@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
 from ftracefs.trace.options import (
     OPTION_NAMES,
-    TRACE_DEFAULT_FLAGS,
     TraceIter,
     trace_options_text,
 )
@@ -42,33 +42,51 @@ DEFAULT_BUFFER_PERCENT = 50
 class TraceArray:
     """A trace array; the one with the empty name is the top level's (global_trace)."""
 
-    def __init__(self, tracing: Tracing, name: str, ops: FtraceOps, buffer: RingBuffer) -> None:
+    def __init__(
+        self,
+        tracing: Tracing,
+        name: str,
+        ops: FtraceOps,
+        size: int,
+        trace_flags: TraceIter,
+    ) -> None:
         self.tracing = tracing
         self.name = name
         self.ops = ops
-        self.array_buffer = ArrayBuffer(buffer)
-        self.max_buffer = ArrayBuffer(self._new_max_buffer())
         self.allocated_snapshot = False
         self.stop_count = 0  # while it is not 0, nothing is recorded and no snapshot taken
         self.buffer_percent = DEFAULT_BUFFER_PERCENT
         self.current_trace: Tracer = NOP_TRACE
         self.clock: TraceClock = TRACE_CLOCKS[0]
-        self.trace_flags: TraceIter = TRACE_DEFAULT_FLAGS
-        self.tracer_flags: dict[str, bool] = {
-            option.name: option.default for tracer in TRACE_TYPES for option in tracer.options
-        }
+        self.trace_flags = trace_flags
+        self.tracer_flags = tracing.tracer_flags
         self.err_log = ErrorLog()
+        self.ref = 1  # itself and its open files: the instance may not go meanwhile
         self.trace_ref = 0  # open readers that consume: the tracer may not change meanwhile
         self._pipe_cpumask: set[int] = set()
         self._clock_words = tracing.clocks.words(self.clock)
-        self._marker_page = tracing.machine.alloc(TRACE_BUF_SIZE)
+        self._allocate_trace_buffers(size)
+
+    def _allocate_trace_buffers(self, size: int) -> None:
+        """The buffer that is written, of `size` bytes a CPU, and the snapshot's, empty."""
+        machine = self.tracing.machine
+        percpu = [vcpu.percpu for vcpu in machine.cpus]
+        with ExitStack() as undo:
+            self._marker_page = machine.alloc(TRACE_BUF_SIZE)
+            undo.callback(machine.free, self._marker_page)
+            buffer = RingBuffer(machine.memory, percpu, size)
+            undo.callback(buffer.free)
+            self.array_buffer = ArrayBuffer(buffer)
+            self.max_buffer = ArrayBuffer(RingBuffer(machine.memory, percpu, EMPTY_BUFFER_SIZE))
+            undo.pop_all()
+        for buffer in (self.buffer, self.max_buffer.buffer):
+            buffer.set_overwrite(bool(self.trace_flags & TraceIter.OVERWRITE))
         self._set_clock_words()
 
-    def _new_max_buffer(self) -> RingBuffer:
-        """The snapshot's buffer, in pages that do not get in the way of the other's."""
-        tracing = self.tracing
-        percpu = [vcpu.percpu for vcpu in tracing.machine.cpus]
-        return RingBuffer(tracing.machine.memory, percpu, EMPTY_BUFFER_SIZE)
+    def _free_trace_buffers(self) -> None:
+        self.buffer.free()
+        self.max_buffer.buffer.free()
+        self.tracing.machine.free(self._marker_page)
 
     def _set_clock_words(self) -> None:
         for array_buffer in (self.array_buffer, self.max_buffer):
@@ -78,6 +96,27 @@ class TraceArray:
     def buffer(self) -> RingBuffer:
         """The ring buffer that is written."""
         return self.array_buffer.buffer
+
+    # --- coming and going ------------------------------------------------------------------------
+
+    def trace_array_get(self) -> None:
+        """One more file of it is open. ENODEV when it has been removed."""
+        if not self.ref:
+            raise TracefsError(errno.ENODEV, f"instance {self.name} is gone")
+        self.ref += 1
+
+    def trace_array_put(self) -> None:
+        """Undo one `trace_array_get`."""
+        self.ref -= 1
+
+    def remove_instance(self) -> None:
+        """Trace no more and give all memory back (__remove_instance); EBUSY with a file open."""
+        if self.ref > 1 or self.trace_ref:
+            raise TracefsError(errno.EBUSY, f"a file of instance {self.name} is open")
+        self.ref = 0
+        self.tracing_set_nop()
+        if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
+            self._free_trace_buffers()
 
     @property
     def nr_cpus(self) -> int:
@@ -182,11 +221,15 @@ class TraceArray:
             raise TracefsError(errno.EINVAL, f"{name} is not for instances")
         if self.trace_ref:
             raise TracefsError(errno.EBUSY, "trace_pipe is open")
-        self.current_trace.reset(self)
-        self.current_trace = NOP_TRACE
+        self.tracing_set_nop()
         self.tracing_reset_online_cpus()
         tracer.init(self)
         self.current_trace = tracer
+
+    def tracing_set_nop(self) -> None:
+        """Put no tracer in charge."""
+        self.current_trace.reset(self)
+        self.current_trace = NOP_TRACE
 
     # --- size ------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import errno
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from emulated_kernel.errors import EmulatedKernelError
@@ -10,15 +11,17 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.tasks import CallResult
-from ftracefs.ftrace import Ftrace
+from ftracefs.errors import TracefsError
+from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
-from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import Clocks
+from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.sched_switch import SchedSwitch
-from ftracefs.trace.trace_array import TraceArray
+from ftracefs.trace.trace_array import TRACE_BUF_SIZE_DEFAULT, TraceArray
+from ftracefs.trace.tracers import TRACE_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,13 @@ class Tracing:
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
         self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
-        percpu = [vcpu.percpu for vcpu in machine.cpus]
-        buffer = RingBuffer(machine.memory, percpu, EMPTY_BUFFER_SIZE)
-        self.global_trace = TraceArray(self, "", ftrace.global_ops, buffer)
-        machine.memory.set_u64(self.label("global_trace_buffers"), buffer.table)
+        # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
+        self.tracer_flags = {
+            option.name: option.default for tracer in TRACE_TYPES for option in tracer.options
+        }
+        self.global_trace = self._trace_array("", ftrace.global_ops, TRACE_DEFAULT_FLAGS)
+        self._ftrace_trace_arrays = [self.global_trace]
+        machine.memory.set_u64(self.label("global_trace_buffers"), self.global_trace.buffer.table)
         self.snapshots = Snapshots(self)
         machine.after_slice.append(self._after_slice)
 
@@ -78,12 +84,37 @@ class Tracing:
         """The address of a function of the engine's own code."""
         return self.guest.labels[name]
 
-    def trace_arrays(self) -> Iterable[TraceArray]:
+    # --- trace arrays ----------------------------------------------------------------------------
+
+    def trace_arrays(self) -> Sequence[TraceArray]:
         """Every trace array, the top level's first (ftrace_trace_arrays)."""
-        return (self.global_trace,)
+        return self._ftrace_trace_arrays
+
+    def trace_array_create(self, name: str) -> TraceArray:
+        """A trace array of its own, with the top level's options. EEXIST; ENOMEM."""
+        if any(tr.name == name for tr in self._ftrace_trace_arrays):
+            raise TracefsError(errno.EEXIST, name)
+        ops = self.ftrace.ftrace_allocate_ftrace_ops(f"instances/{name}")
+        flags = self.global_trace.trace_flags & ~ZEROED_TRACE_FLAGS
+        try:
+            tr = self._trace_array(name, ops, flags)
+        except (MemoryError, TracefsError) as error:
+            self.ftrace.ftrace_destroy_function_files(ops)
+            raise TracefsError(errno.ENOMEM, f"no room for instance {name}") from error
+        self._ftrace_trace_arrays.append(tr)
+        return tr
+
+    def remove_instance(self, tr: TraceArray) -> None:
+        """Undo one `trace_array_create`. EBUSY while a file of it is open."""
+        tr.remove_instance()
+        self._ftrace_trace_arrays.remove(tr)
+
+    def _trace_array(self, name: str, ops: FtraceOps, flags: TraceIter) -> TraceArray:
+        size = TRACE_BUF_SIZE_DEFAULT if self.ring_buffer_expanded else EMPTY_BUFFER_SIZE
+        return TraceArray(self, name, ops, size, flags)
 
     def _after_slice(self) -> None:
-        for tr in self.trace_arrays():
+        for tr in self._ftrace_trace_arrays:
             tr.buffer.rb_wake_up_waiters()
             tr.max_buffer.buffer.rb_wake_up_waiters()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ftracefs.files.base import Caller, Node, Pending
+from ftracefs.files.base import Caller, Node, OpenFile, Pending
 from ftracefs.mount.tracefs import Options
 from ftracefs.session import Session
 
@@ -29,7 +29,7 @@ class Shell:
 
     def cat(self, path: str) -> str:
         """All there is to read now; a file that would block ends there."""
-        file = self.machine.run(lambda: self.node(path).open(os.O_RDONLY, CALLER))  # type: ignore[union-attr]
+        file = self.machine.run(lambda: self.node(path).dentry_open(os.O_RDONLY, CALLER))  # type: ignore[union-attr]
         text = bytearray()
         while True:
             part = self.machine.run(partial(file.read, 1 << 17, len(text), False))
@@ -41,13 +41,13 @@ class Shell:
                 break
             text += part
         self.machine.run(file.flush)
-        self.machine.run(file.release)
+        self.machine.run(file.fput)
         return text.decode()
 
     def echo(self, text: str, path: str, *, append: bool = False) -> None:
         """`echo TEXT > PATH`, in as many writes as it takes; raises TracefsError."""
         flags = os.O_WRONLY | (os.O_APPEND if append else os.O_TRUNC)
-        file = self.machine.run(lambda: self.node(path).open(flags, CALLER))  # type: ignore[union-attr]
+        file = self.machine.run(lambda: self.node(path).dentry_open(flags, CALLER))  # type: ignore[union-attr]
         left = f"{text}\n".encode()
         try:
             while left:
@@ -55,7 +55,27 @@ class Shell:
                 left = left[done(lambda: False) if callable(done) else done :]
         finally:
             self.machine.run(file.flush)
-            self.machine.run(file.release)
+            self.machine.run(file.fput)
+
+    def mkdir(self, path: str) -> None:
+        """`mkdir PATH`; raises TracefsError."""
+        parent, _, name = path.rpartition("/")
+        self.machine.run(lambda: self.node(parent).mkdir(name))  # type: ignore[union-attr]
+
+    def rmdir(self, path: str) -> None:
+        """`rmdir PATH`; raises TracefsError."""
+        parent, _, name = path.rpartition("/")
+        self.machine.run(lambda: self.node(parent).rmdir(name))  # type: ignore[union-attr]
+
+    @contextmanager
+    def opened(self, path: str, flags: int = os.O_RDONLY) -> Iterator[OpenFile]:
+        """`exec 3< PATH` and `exec 3<&-`."""
+        file = self.machine.run(lambda: self.node(path).dentry_open(flags, CALLER))  # type: ignore[union-attr]
+        try:
+            yield file
+        finally:
+            self.machine.run(file.flush)
+            self.machine.run(file.fput)
 
 
 @contextmanager

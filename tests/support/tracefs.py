@@ -53,7 +53,7 @@ class Descriptor:
 
     def close(self) -> None:
         self._tree.run(self.file.flush)
-        self._tree.run(self.file.release)
+        self._tree.run(self.file.fput)
 
 
 class Tree:
@@ -84,7 +84,7 @@ class Tree:
     def open(self, path: str, flags: int = R) -> Descriptor:
         node = self.node(path)
         assert isinstance(node, TracefsFile), path
-        return Descriptor(self, self.run(lambda: node.open(flags, Caller(PID))))
+        return Descriptor(self, self.run(lambda: node.dentry_open(flags, Caller(PID))))
 
     def read(self, path: str, size: int = 1 << 17) -> str:
         """What cat prints of a file that comes to an end."""

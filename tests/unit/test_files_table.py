@@ -110,17 +110,6 @@ def test_files_have_size_0(tree: Tree) -> None:
         assert not isinstance(node, TracefsFile) or node.size() == 0
 
 
-def test_instances_takes_no_directory_yet(tree: Tree) -> None:
-    instances = tree.node("instances")
-    assert isinstance(instances, Directory)
-    with pytest.raises(TracefsError) as error:
-        instances.mkdir("a")
-    assert error.value.errno == errno.ENODEV
-    with pytest.raises(TracefsError) as error:
-        tree.root.mkdir("a")
-    assert error.value.errno == errno.EPERM
-
-
 # --- filters --------------------------------------------------------------------------------------
 
 
