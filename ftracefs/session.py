@@ -106,12 +106,12 @@ class Session:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """No trace array records meanwhile, and nothing is profiled."""
+        """No trace array records meanwhile, nothing is profiled and no stack measured."""
         buffers = [tr.buffer for tr in self.tracing.trace_arrays()]
         for buffer in buffers:
             buffer.record_disable()
         try:
-            with self.ftrace.profiler.quiet():
+            with self.ftrace.profiler.quiet(), self.tracing.stack_tracer.quiet():
                 yield
         finally:
             for buffer in buffers:

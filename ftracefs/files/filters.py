@@ -11,7 +11,7 @@ from ftracefs.ftrace import FtraceRegex
 from ftracefs.trace.trace_array import TraceArray
 
 
-class _FilterOpen(OpenFile):
+class FilterOpen(OpenFile):
     """ftrace_regex_write and _release; what a word means is FtraceRegex's business."""
 
     def __init__(self, regex: FtraceRegex) -> None:
@@ -40,7 +40,7 @@ class FilterFile(TracefsFile):
     def open(self, flags: int, caller: Caller) -> OpenFile:
         tr = self._tr
         regex = tr.tracing.ftrace.open_regex(tr.ops, notrace=self._notrace, flags=flags)
-        return _FilterOpen(regex)
+        return FilterOpen(regex)
 
 
 def set_ftrace_filter(tr: TraceArray) -> TracefsFile:

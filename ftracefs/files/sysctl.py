@@ -78,3 +78,18 @@ def ftrace_enabled(tracing: Tracing) -> TracefsFile:
         written = value
 
     return IntSysctl(show, store)
+
+
+def stack_tracer_enabled(tracing: Tracing) -> TracefsFile:
+    """`emulator/sysctl/stack_tracer_enabled`: any value but 0 measures stacks."""
+    tracer = tracing.stack_tracer
+    return IntSysctl(lambda: tracer.stack_tracer_enabled, tracer.stack_trace_sysctl)
+
+
+def ftrace_dump_on_oops(tracing: Tracing) -> TracefsFile:
+    """`emulator/sysctl/ftrace_dump_on_oops`: which buffers an oops has printed (DUMP_*)."""
+
+    def store(value: int) -> None:
+        tracing.ftrace_dump_on_oops = value
+
+    return IntSysctl(lambda: tracing.ftrace_dump_on_oops, store)

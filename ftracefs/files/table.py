@@ -18,6 +18,7 @@ from ftracefs.files import (
     info,
     options,
     profile,
+    stack,
     sysctl,
     tracer,
 )
@@ -79,6 +80,9 @@ TOP_FILES = (
     File("saved_cmdlines", 0o440, info.saved_cmdlines),
     File("set_graph_function", 0o640, graph.set_graph_function),
     File("set_graph_notrace", 0o640, graph.set_graph_notrace),
+    File("stack_max_size", 0o640, stack.stack_max_size),
+    File("stack_trace", 0o440, stack.stack_trace),
+    File("stack_trace_filter", 0o640, stack.stack_trace_filter),
     File("tracing_thresh", 0o640, graph.tracing_thresh),
 )
 
@@ -131,7 +135,11 @@ EMULATOR_FILES = (
 )
 
 # emulator/sysctl/: what is in /proc/sys/kernel of Linux.
-SYSCTL_FILES = (EmulatorFile("ftrace_enabled", 0o644, sysctl.ftrace_enabled),)
+SYSCTL_FILES = (
+    EmulatorFile("ftrace_dump_on_oops", 0o644, sysctl.ftrace_dump_on_oops),
+    EmulatorFile("ftrace_enabled", 0o644, sysctl.ftrace_enabled),
+    EmulatorFile("stack_tracer_enabled", 0o644, sysctl.stack_tracer_enabled),
+)
 
 
 def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:

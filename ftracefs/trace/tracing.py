@@ -21,6 +21,7 @@ from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.sched_switch import SchedSwitch
 from ftracefs.trace.trace_array import TRACE_BUF_SIZE_DEFAULT, TraceArray
+from ftracefs.trace.trace_stack import StackTracer
 from ftracefs.trace.tracers import TRACE_TYPES
 
 
@@ -69,6 +70,8 @@ class Tracing:
         self.clocks = Clocks(machine)
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
+        self.stack_tracer = StackTracer(ftrace, self.label)
+        self.ftrace_dump_on_oops = 0
         self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {

@@ -24,6 +24,8 @@ SECTIONS = [
     "trace_pipe_raw",
     "trace_options",
     "function_graph",
+    "stack_trace",
+    "sysctl",
 ]
 
 

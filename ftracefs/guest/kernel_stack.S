@@ -1,0 +1,80 @@
+# Records of how a traced function was called (__ftrace_trace_stack of kernel/trace/trace.c).
+
+FTRACE_KSTACK_ENTRIES = 1024
+BUF_MAX_DATA_SIZE = 4072
+# struct stack_entry: common fields, size, four bytes of nothing, caller[size]. From four bytes
+# before the payload, as ring_buffer_lock_reserve answers.
+STACK_ENTRY_BYTES = 16
+STACK_SIZE = 12
+STACK_CALLER = 20
+
+# Records where the traced function was called from. In: rdi call site, rcx fregs, r9 buffer, r8
+# where the return address of the callback stands, eax how many of the functions nearest to it are
+# left out (0 or 1). Keeps rdi rsi rdx rcx r9 and what a function keeps.
+FUNC_NOTRACE __ftrace_trace_stack
+    push rdx
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    mov r10d, gs:[CPU_NUMBER]
+    shl r10d, 13
+    lea r14, [rip + ftrace_stacks]
+    add r14, r10
+    lea r13, [r14 + FTRACE_KSTACK_ENTRIES * 8]
+    mov r12, r14                            # the next entry
+    lea r10, [rcx - 8]
+    cmp r8, r10
+    je .Ltrampoline
+    test eax, eax
+    mov eax, 0
+    jne .Ltrampoline_wanted
+    mov r11, [r8]
+    mov [r12], r11
+    add r12, 8
+.Ltrampoline:
+    test eax, eax
+    jne .Lfunction
+.Ltrampoline_wanted:
+    mov r11, [r10]
+    mov [r12], r11
+    add r12, 8
+.Lfunction:
+    call arch_stack_walk
+    mov rdx, r12
+    sub rdx, r14
+    add edx, STACK_ENTRY_BYTES
+    cmp edx, BUF_MAX_DATA_SIZE
+    ja .Lout
+    call ring_buffer_lock_reserve
+    jb .Lout
+    RB_COMMON TRACE_STACK
+    mov rax, r12
+    sub rax, r14
+    shr eax, 3
+    mov [r10 + STACK_SIZE], rax
+    add r10, STACK_CALLER
+.Lcopy:
+    mov rax, [r14]
+    mov [r10], rax
+    add r14, 8
+    add r10, 8
+    cmp r14, r12
+    jb .Lcopy
+    RB_COMMIT
+.Lout:
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop rdx
+    ret
+ENDFUNC __ftrace_trace_stack
+
+.data
+.balign 64
+OBJECT ftrace_stacks                        # what is being collected, 8 KiB a CPU
+    .zero FTRACE_KSTACK_ENTRIES * 8 * 8
+ENDOBJECT ftrace_stacks
