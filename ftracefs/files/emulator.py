@@ -5,6 +5,7 @@ call                run a function of the kernel
 patching            how live text is written
 patch_log           the last writes to it, byte by byte
 touched_functions   the file of that name in newer kernels
+console             what printk has shown
 kallsyms            /proc/kallsyms of the emulated kernel
 
 The others have modules of their own: text/ (disassembly), ops, trampolines, livepatch, direct,
@@ -60,6 +61,11 @@ def kernel_text(tracing: Tracing, functions: int) -> str:
 def patch_log(tracing: Tracing) -> TracefsFile:
     """`emulator/patch_log`."""
     return SeqFile(tracing.ftrace.text_poke.patch_log)
+
+
+def console(tracing: Tracing) -> TracefsFile:
+    """`emulator/console`."""
+    return SeqFile(tracing.console.text)
 
 
 def patching(tracing: Tracing) -> TracefsFile:

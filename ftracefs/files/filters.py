@@ -8,6 +8,7 @@ from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Deferred, OpenFile, Pending, TracefsFile
 from ftracefs.files.simple import SeqFile, ValueFile
 from ftracefs.ftrace import FtraceRegex
+from ftracefs.trace.function_commands import function_commands
 from ftracefs.trace.trace_array import TraceArray
 
 
@@ -39,7 +40,13 @@ class FilterFile(TracefsFile):
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         tr = self._tr
-        regex = tr.tracing.ftrace.open_regex(tr.ops, notrace=self._notrace, flags=flags)
+        regex = tr.tracing.ftrace.open_regex(
+            tr.ops,
+            notrace=self._notrace,
+            flags=flags,
+            commands={} if self._notrace else function_commands(tr),
+            probes=tr.func_probes.text,
+        )
         return FilterOpen(regex)
 
 

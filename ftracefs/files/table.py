@@ -122,6 +122,7 @@ PER_CPU_FILES = (
 
 EMULATOR_FILES = (
     EmulatorFile("call", 0o640, emulator.CallFile),
+    EmulatorFile("console", 0o440, emulator.console),
     EmulatorFile("direct", 0o640, direct),
     EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
     EmulatorFile("kernel", 0o440, emulator.kernel),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.image import Module
 from emulated_kernel.kallsyms import Kallsyms
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import Machine, Vcpu
 from emulated_kernel.modules import Modules
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace import direct, registration, show
@@ -56,9 +57,14 @@ class Ftrace(FtraceState):
         self.fgraph = FunctionGraph(self)
         self.profiler = FunctionProfiler(self, self.fgraph)
         ftrace_init(self, image)
+        machine.hypercalls[CONSTANTS["HC_PROBE"]] = self._call_probe_host
         for number, name in enumerate(_USER_MODE):
             ip = image.labels.get(name, 0)
             self.memory.set_u64(guest.labels["stack_trace_user"] + 8 * number, ip)
+
+    def _call_probe_host(self, vcpu: Vcpu) -> None:
+        (op,) = vcpu.get("rdx")
+        self.probe_hosts[op](vcpu)
 
     # --- ops -------------------------------------------------------------------------------------
 

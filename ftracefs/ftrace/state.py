@@ -7,14 +7,14 @@ text_mutex and regex_lock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.kallsyms import Kallsyms, Symbol
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import Machine, Vcpu
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
 from ftracefs.ftrace.ops import FtraceOps
@@ -67,6 +67,8 @@ class FtraceState:
         self.ftrace_enabled = True
         self.ftrace_disabled = False
         self.removed_ops: FtraceOps | None = None
+        # What the hypercalls of probes do, by the addresses of their ops (function_probe.py).
+        self.probe_hosts: dict[int, Callable[[Vcpu], None]] = {}
         self.direct_functions: dict[int, int] = {}  # call site -> target
         self.tmp_ops: FtraceOps | None = None  # of modify_ftrace_direct
         # Made to be targets of direct calls: address -> size, name.

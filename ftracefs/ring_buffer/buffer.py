@@ -1,8 +1,8 @@
 """The ring buffers of all CPUs of one trace array (struct trace_buffer).
 
-Guest code finds the buffer of its CPU through `table`, a word for each CPU. Everything here is
-called on the machine thread. What a reader is to look at leaves as copies (`Pages`), which any
-thread may decode.
+Guest code finds the buffer of its CPU through `table`, a word for each CPU and a 0 behind the last.
+Everything here is called on the machine thread. What a reader is to look at leaves as copies
+(`Pages`), which any thread may decode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emulated_kernel.machine.clock import ClockWords
 from emulated_kernel.machine.memory import Memory
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
-from ftracefs.ring_buffer.pages import Pages
+from ftracefs.ring_buffer.pages import Pages, decode
 from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread
 
 _COMMIT_MASK = RB_MISSED_STORED - 1
@@ -47,12 +47,11 @@ class RingBuffer:
         self._memory = memory
         self._waiters: list[Waiter] = []
         self._record_disabled = 0
-        self._is_off = False
         self.cpus: list[RingBufferPerCpu] = []
         try:
             for cpu, page in enumerate(percpu):
                 self.cpus.append(RingBufferPerCpu(memory, cpu, nr_pages_of(size), [page]))
-            self.table = memory.alloc(8 * len(percpu), 64)
+            self.table = memory.alloc(8 * (len(percpu) + 1), 64)
         except BaseException:
             for cpu_buffer in self.cpus:
                 cpu_buffer.free()
@@ -71,13 +70,16 @@ class RingBuffer:
 
     def record_off(self) -> None:
         """Record nothing (ring_buffer_record_off: the file tracing_on)."""
-        self._is_off = True
         self._set_guard("RB_GUARD_OFF", True)
 
     def record_on(self) -> None:
         """Record again (ring_buffer_record_on)."""
-        self._is_off = False
         self._set_guard("RB_GUARD_OFF", False)
+
+    @property
+    def _is_off(self) -> bool:
+        """What the guards say: guest code switches recording on and off too."""
+        return self.cpus[0].has_guard(CONSTANTS["RB_GUARD_OFF"])
 
     def record_is_on(self) -> bool:
         """Whether recording is possible (ring_buffer_record_is_on)."""
@@ -169,6 +171,20 @@ class RingBuffer:
     def snapshot(self, cpu: int | None = None) -> Pages:
         """Copies of everything unread, of one CPU or all; nothing is consumed."""
         return self.copy([(c.cpu, c.unread()) for c in self._chosen(cpu)])
+
+    def consume_all(self, cpu: int | None = None) -> tuple[Pages, dict[int, int]]:
+        """Copies of everything unread, which is read with that.
+
+        Also tells by CPU how many records had been overwritten in front of its first one.
+        """
+        heads = {c.cpu: c.rb_get_reader_page() for c in self._chosen(cpu)}
+        pages = self.snapshot(cpu)
+        for cpu_buffer in self._chosen(cpu):
+            while (unread := cpu_buffer.rb_get_reader_page()) is not None:
+                records = decode(self.copy([(cpu_buffer.cpu, unread)]))
+                cpu_buffer.consume(len(records.at), int(records.end[-1]), int(records.ts[-1]))
+            cpu_buffer.generation += 1
+        return pages, {number: head.lost for number, head in heads.items() if head is not None}
 
     def copy(self, unread: Iterable[tuple[int, Unread]]) -> Pages:
         """Copies of the pages listed for each CPU, in ascending order of CPUs."""

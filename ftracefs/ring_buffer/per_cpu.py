@@ -210,6 +210,10 @@ class RingBufferPerCpu:
         guard = self._words().guard
         struct.pack_into("<I", self._control, 0, guard | bit if on else guard & ~bit)
 
+    def has_guard(self, bit: int) -> bool:
+        """Whether one of these reasons (RB_GUARD_*) is set."""
+        return bool(self._words().guard & bit)
+
     @property
     def is_disabled(self) -> bool:
         """Whether this CPU alone is kept from recording."""

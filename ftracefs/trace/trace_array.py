@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
+from ftracefs.ftrace.function_probe import FuncProbes
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, ArrayBuffer
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
@@ -66,6 +67,7 @@ class TraceArray:
         self._pipe_cpumask: set[int] = set()
         self._clock_words = tracing.clocks.words(self.clock)
         self._allocate_trace_buffers(size)
+        self.func_probes = FuncProbes(tracing.ftrace, self.buffer.table)
 
     def _allocate_trace_buffers(self, size: int) -> None:
         """The buffer that is written, of `size` bytes a CPU, and the snapshot's, empty."""
@@ -115,7 +117,8 @@ class TraceArray:
             raise TracefsError(errno.EBUSY, f"a file of instance {self.name} is open")
         self.ref = 0
         self.tracing_set_nop()
-        if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
+        are_gone = self.func_probes.clear_ftrace_function_probes()
+        if self.tracing.ftrace.ftrace_destroy_function_files(self.ops) and are_gone:
             self._free_trace_buffers()
 
     @property

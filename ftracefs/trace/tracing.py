@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from emulated_kernel.console import Console
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
@@ -15,7 +16,8 @@ from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
-from ftracefs.trace.clocks import Clocks
+from ftracefs.trace.clocks import TRACE_CLOCKS, Clocks
+from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
@@ -72,6 +74,8 @@ class Tracing:
         self.saved_cmdlines = SavedCmdlines()
         self.stack_tracer = StackTracer(ftrace, self.label)
         self.ftrace_dump_on_oops = 0
+        self.console = Console(machine)
+        self.probe_ops = FunctionProbeOps(self)
         self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {
@@ -86,6 +90,10 @@ class Tracing:
     def label(self, name: str) -> int:
         """The address of a function of the engine's own code."""
         return self.guest.labels[name]
+
+    def printk(self, text: bytes) -> None:
+        """Show a text on the console."""
+        self.console.printk(text, self.clocks.read(self.clocks.words(TRACE_CLOCKS[0])))
 
     # --- trace arrays ----------------------------------------------------------------------------
 

@@ -149,20 +149,24 @@ class GraphLines:
 
 
 class GraphPrinter:
-    """Prints the entries of one reader. `data` is what has been printed before."""
+    """Prints the entries of one reader. `data` is what has been printed before.
+
+    `others` prints what the tracer leaves to be printed as without it.
+    """
 
     def __init__(
         self,
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions] = EVENTS,
         data: FgraphData | None = None,
+        others: LinePrinter | None = None,
     ) -> None:
         self._context = context
         self._events = events
         self.data = FgraphData() if data is None else data
         self._layout = context.graph or GraphLayout()
         self._flags = self._layout.flags
-        self._others = LinePrinter(context, events)
+        self._others = LinePrinter(context, events) if others is None else others
         self._prologues = Prologues(context, self._flags, self._layout.nr_cpus)
         self._entries: Entries | None = None
         self._next: I64 = np.zeros(0, dtype=np.int64)

@@ -25,16 +25,20 @@ Pieces = tuple[list[bytes], ...]
 class LinePrinter:
     """Prints the entries of one reader, block after block.
 
-    It remembers what depends on what has been printed: how many, and of which CPUs.
+    It remembers what depends on what has been printed: how many, and of which CPUs. With `alone`
+    each is printed as if it were the only one, as ftrace_dump does.
     """
 
     def __init__(
         self,
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions] = EVENTS,
+        *,
+        alone: bool = False,
     ) -> None:
         self._context = context
         self._events = events
+        self._alone = alone
         self._index = 0
         self._started: set[int] = set()
 
@@ -92,7 +96,8 @@ class LinePrinter:
         pieces: Pieces = (bodies,)
         if context.flags & TraceIter.CONTEXT_INFO:
             if context.flags & TraceIter.LATENCY_FMT:
-                before = trace_print_lat_context(entries, context, self._index, next_ts)
+                first = None if self._alone else self._index
+                before = trace_print_lat_context(entries, context, first, next_ts)
             else:
                 before = trace_print_context(entries, context)
             pieces = (*before, bodies)
