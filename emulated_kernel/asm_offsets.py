@@ -215,7 +215,9 @@ _define(
 # --- host protocol --------------------------------------------------------------------------------
 
 HYPERCALL_VECTOR = 0xF0
-_define(HYPERCALL=HYPERCALL_VECTOR, HC_PRINTK=1, HC_PANIC=2, HC_CALLBACK=3, HC_SNAPSHOT=4, HC_PROBE=5)
+_define(
+    HYPERCALL=HYPERCALL_VECTOR, HC_PRINTK=1, HC_PANIC=2, HC_CALLBACK=3, HC_SNAPSHOT=4, HC_PROBE=5
+)
 # What HC_SNAPSHOT is asked and answers, in the word at rsi.
 _define(SNAPSHOT_TAKE=0, SNAPSHOT_STOP=1)
 _define(SNAPSHOT_DONE=0, SNAPSHOT_NOT_ALLOCATED=1, SNAPSHOT_LATENCY_TRACER=2)

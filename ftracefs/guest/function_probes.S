@@ -156,3 +156,29 @@ FUNC_NOTRACE ftrace_cpudump_probe
     int HYPERCALL
     ret
 ENDFUNC ftrace_cpudump_probe
+
+# --- snapshot -------------------------------------------------------------------------------------
+
+FUNC_NOTRACE ftrace_count_snapshot
+    FTRACE_FUNC_MAPPER_FIND_IP .Lout
+    cmp qword ptr [r8], 0
+    jle .Lout
+    dec qword ptr [r8]
+    jmp ftrace_snapshot
+.Lout:
+    ret
+ENDFUNC ftrace_count_snapshot
+
+FUNC_NOTRACE ftrace_snapshot
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    mov rdi, [rdx + OP_PRIVATE]
+    call tracing_snapshot_instance
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+    ret
+ENDFUNC ftrace_snapshot

@@ -1,4 +1,5 @@
-"""The commands of set_ftrace_filter that trace, stop or show (kernel/trace/trace_functions.c).
+"""The commands of set_ftrace_filter that trace, stop or show (kernel/trace/trace_functions.c and,
+for snapshot, trace.c).
 
 `FUNC:traceoff`, `FUNC:traceoff:COUNT`; `!` in front takes one back. `mod` is in ftrace/filter.py.
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from emulated_kernel.machine import Vcpu
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.function_probe import UNLIMITED, FtraceFuncProbe, FtraceProbeOps
+from ftracefs.trace.array_buffer import tracing_alloc_snapshot_instance
 from ftracefs.trace.ftrace_dump import ftrace_dump
 from ftracefs.trace.parsers import kstrtoul
 
@@ -57,7 +59,12 @@ def function_commands(tr: TraceArray) -> dict[bytes, FtraceFuncCommand]:
 
         commands[name] = command
 
-    commands: dict[bytes, FtraceFuncCommand] = {}
+    def snapshot(_: FtraceRegex, glob: bytes, _name: bytes, param: bytes | None) -> None:
+        ops = probes.snapshot if param is None else probes.snapshot_count
+        room = partial(tracing_alloc_snapshot_instance, tr)
+        ftrace_trace_probe_callback(tr, ops, glob, param, prepare=room)
+
+    commands: dict[bytes, FtraceFuncCommand] = {b"snapshot": snapshot}
     counted(b"traceon", probes.traceon, probes.traceon_count)
     counted(b"traceoff", probes.traceoff, probes.traceoff_count)
     counted(b"stacktrace", probes.stacktrace, probes.stacktrace_count)
@@ -76,6 +83,8 @@ class FunctionProbeOps:
         self.traceoff_count = FtraceProbeOps("traceoff", "ftrace_traceoff_count", counts=True)
         self.stacktrace = FtraceProbeOps("stacktrace", "ftrace_stacktrace")
         self.stacktrace_count = FtraceProbeOps("stacktrace", "ftrace_stacktrace_count", counts=True)
+        self.snapshot = FtraceProbeOps("snapshot", "ftrace_snapshot")
+        self.snapshot_count = FtraceProbeOps("snapshot", "ftrace_count_snapshot", counts=True)
         self.dump = FtraceProbeOps(
             "dump", "ftrace_dump_probe", counts=True, host=partial(_ftrace_dump_probe, tracing)
         )

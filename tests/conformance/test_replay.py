@@ -26,6 +26,7 @@ SECTIONS = [
     "function_graph",
     "stack_trace",
     "sysctl",
+    "function_commands",
 ]
 
 

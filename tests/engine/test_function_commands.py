@@ -310,6 +310,92 @@ def test_a_long_record_is_cut_on_the_console(shell: Shell) -> None:
     assert shown == [37, 48, 15 + 989, 48]
 
 
+# --- snapshot -------------------------------------------------------------------------------------
+
+
+def test_snapshot_exchanges_the_buffers_as_often_as_its_count_says(shell: Shell) -> None:
+    trace(shell, "lcm int_sqrt")
+    command(shell, "gcd:snapshot:1")
+    assert "gcd:snapshot:count=1" in commands(shell)
+    call(shell, "int_sqrt 9")
+    call(shell, "lcm 4 6")  # calls gcd
+    assert lines(shell) == []
+    snapshot = shell.cat("snapshot")
+    assert "int_sqrt <-host_call" in snapshot
+    assert "lcm <-host_call" in snapshot
+    call(shell, "lcm 4 6")
+    assert shell.cat("snapshot") == snapshot
+    assert lines(shell) == ["lcm <-host_call"]
+    assert "gcd:snapshot:count=0" in commands(shell)
+    command(shell, "!gcd:snapshot:0")
+    command(shell, "gcd:snapshot")
+    call(shell, "lcm 4 6 x3")
+    assert commands(shell)[-1] == "gcd:snapshot:unlimited"
+    assert lines(shell) != []
+    assert shell.cat("snapshot") != snapshot
+
+
+def test_a_snapshot_has_no_room_before_its_command(shell: Shell) -> None:
+    assert "Snapshot is freed" in shell.cat("snapshot")
+    assert refused(shell, "nosuch:snapshot:x") == errno.EINVAL
+    assert "Snapshot is freed" in shell.cat("snapshot")
+    command(shell, "gcd:snapshot")
+    assert "Snapshot is allocated" in shell.cat("snapshot")
+
+
+# --- instances ------------------------------------------------------------------------------------
+
+
+def test_an_instance_has_commands_of_its_own(shell: Shell) -> None:
+    mkdir(shell, "a")
+    shell.echo("gcd:traceoff", f"instances/a/{FILTER}", append=True)
+    assert shell.cat(FILTER) == ALL
+    call(shell, "gcd 4 6")
+    assert (shell.cat("instances/a/tracing_on"), shell.cat("tracing_on")) == ("0\n", "1\n")
+    command(shell, "gcd:stacktrace")
+    shell.echo("lcm:stacktrace", f"instances/a/{FILTER}", append=True)
+    shell.echo("1", "instances/a/tracing_on")
+    call(shell, "lcm 4 6")
+    assert " => gcd" in shell.cat("trace")
+    assert " => gcd" not in shell.cat("instances/a/trace")
+    assert " => lcm" in shell.cat("instances/a/trace")
+
+
+def test_a_dump_of_an_instance_is_of_the_top_level(shell: Shell) -> None:
+    mkdir(shell, "a")
+    shell.echo("said at the top", "trace_marker")
+    shell.echo("said in the instance", "instances/a/trace_marker")
+    shell.echo("gcd:dump", f"instances/a/{FILTER}", append=True)
+    call(shell, "gcd 4 6")
+    assert "said at the top" in shell.cat("emulator/console")
+    assert "said in the instance" not in shell.cat("emulator/console")
+    assert (shell.cat("instances/a/tracing_on"), shell.cat("tracing_on")) == ("1\n", "0\n")
+
+
+def test_the_commands_of_an_instance_go_with_it(shell: Shell) -> None:
+    after_boot = kernel_text(shell)
+    for _ in range(3):
+        mkdir(shell, "a")
+        for text in ("gcd:traceoff:3", "lcm:stacktrace", "*sqrt:dump"):
+            shell.echo(text, f"instances/a/{FILTER}", append=True)
+        assert kernel_text(shell) != after_boot
+        rmdir(shell, "a")
+        assert shell.cat("enabled_functions") == ""
+        assert kernel_text(shell) == after_boot
+    call(shell, "lcm 4 6")
+    assert shell.cat("emulator/call") == "lcm(4, 6) = 12\n"
+
+
+def mkdir(shell: Shell, name: str) -> None:
+    instances = shell.node("instances")
+    shell.machine.run(lambda: instances.mkdir(name))  # type: ignore[union-attr]
+
+
+def rmdir(shell: Shell, name: str) -> None:
+    instances = shell.node("instances")
+    shell.machine.run(lambda: instances.rmdir(name))  # type: ignore[union-attr]
+
+
 # --- in text and lists ----------------------------------------------------------------------------
 
 

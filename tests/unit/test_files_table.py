@@ -67,6 +67,7 @@ PER_CPU = {
 }
 EMULATOR = {
     "call": 0o640,
+    "console": 0o440,
     "direct": 0o640,
     "kallsyms": 0o440,
     "kernel": 0o440,
