@@ -24,7 +24,10 @@ from ftracefs.errors import TracefsError
 
 DEFAULT_POLLMASK = select.POLLIN | select.POLLOUT | select.POLLRDNORM | select.POLLWRNORM
 
+_ALL = 1 << 40  # bytes; more than any file has
+
 Deferred = Callable[[], bytes]
+DeferredSize = Callable[[], int]
 DeferredWrite = Callable[[Callable[[], bool]], int]
 
 
@@ -35,6 +38,9 @@ class Caller:
     pid: int
     uid: int = 0
     gid: int = 0
+
+
+NOBODY = Caller(0)
 
 
 class WaitQueue:
@@ -101,6 +107,16 @@ class OpenFile:
         """
         raise TracefsError(errno.EINVAL, "not readable")
 
+    def splice_read(self, size: int, offset: int) -> bytes | Deferred:
+        """A piece for splice(2) or sendfile(2): what a read gives from there, and never `Pending`.
+
+        Where there is nothing yet the answer is EAGAIN. After EINVAL the caller tries read(2).
+        """
+        answer = self.read(size, offset, True)
+        if isinstance(answer, Pending):
+            raise TracefsError(errno.EAGAIN, "nothing to read")
+        return answer
+
     def write(self, data: bytes, offset: int) -> int | DeferredWrite:
         """Consume and return at least 1 byte of `data`, the way one write(2) does."""
         raise TracefsError(errno.EINVAL, "not writable")
@@ -143,6 +159,7 @@ class TracefsFile:
 
     mode: int = 0o440
     owner: Owner | None = None
+    settles_at_close = False  # its text changes when a writer closes it, not when he writes
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         """Open with O_* `flags`; O_TRUNC is in them, as in the kernel (atomic_o_trunc)."""
@@ -161,9 +178,21 @@ class TracefsFile:
         file.owner = self.owner
         return file
 
-    def size(self) -> int:
-        """st_size."""
-        return 0
+    def size(self) -> int | DeferredSize:
+        """st_size: the length of what a reader would be given now, 0 where that cannot be known.
+
+        A callable is called on a thread of the mount's, as a `Deferred` is. It is asked for at
+        each look-up of the name, so it changes nothing. The default opens and reads: for files
+        whose open for reading changes nothing either.
+        """
+        if not self.mode & 0o444:
+            return 0
+        file = self.open(os.O_RDONLY, NOBODY)
+        try:
+            text = file.splice_read(_ALL, 0)
+        finally:
+            file.release()
+        return len(text) if isinstance(text, bytes) else lambda: len(text())
 
 
 class Directory:

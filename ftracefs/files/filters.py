@@ -34,6 +34,8 @@ class FilterOpen(OpenFile):
 class FilterFile(TracefsFile):
     """set_ftrace_filter, or with `notrace` set_ftrace_notrace."""
 
+    settles_at_close = True
+
     def __init__(self, tr: TraceArray, *, notrace: bool) -> None:
         self._tr = tr
         self._notrace = notrace
@@ -48,6 +50,9 @@ class FilterFile(TracefsFile):
             probes=tr.func_probes.text,
         )
         return FilterOpen(regex)
+
+    def size(self) -> int:
+        return len(self._tr.tracing.ftrace.regex_text(self._tr.ops, notrace=self._notrace))
 
 
 def set_ftrace_filter(tr: TraceArray) -> TracefsFile:

@@ -44,6 +44,8 @@ class _GraphFilterOpen(OpenFile):
 class GraphFilterFile(TracefsFile):
     """set_graph_function, or with `notrace` set_graph_notrace."""
 
+    settles_at_close = True
+
     def __init__(self, tr: TraceArray, *, notrace: bool) -> None:
         self._ftrace = tr.tracing.ftrace
         self._notrace = notrace
@@ -51,6 +53,9 @@ class GraphFilterFile(TracefsFile):
     def open(self, flags: int, caller: Caller) -> OpenFile:
         regex = self._ftrace.open_graph(notrace=self._notrace, flags=flags)
         return _GraphFilterOpen(self._ftrace, regex, notrace=self._notrace)
+
+    def size(self) -> int:
+        return len(self._ftrace.graph_text(notrace=self._notrace))
 
 
 def set_graph_function(tr: TraceArray) -> TracefsFile:

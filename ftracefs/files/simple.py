@@ -11,7 +11,15 @@ import os
 from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Caller, Deferred, OpenFile, Pending, TracefsFile, accmode
+from ftracefs.files.base import (
+    Caller,
+    Deferred,
+    DeferredSize,
+    OpenFile,
+    Pending,
+    TracefsFile,
+    accmode,
+)
 
 Show = Callable[[], str | bytes]
 Store = Callable[[bytes], int | None]
@@ -65,6 +73,12 @@ class ValueFile(TracefsFile):
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         return _Open(self._show, self._store, self._keeps_text)
+
+    def size(self) -> int | DeferredSize:
+        if self._show is None:
+            return 0
+        text = self._show()
+        return len(text) if isinstance(text, bytes) else len(text.encode())
 
 
 class SeqFile(ValueFile):

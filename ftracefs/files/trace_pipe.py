@@ -47,6 +47,10 @@ class _PipeOpen(OpenFile):
         self._waiter = self._tr.buffer.wait(self._queue.wake_up, self._cpu)
         return Pending(self._queue, ticket)
 
+    def splice_read(self, size: int, offset: int) -> bytes:
+        """Refused: lines do not come by the page."""
+        raise TracefsError(errno.EINVAL, "to be read")
+
     def _text(self, size: int) -> bytes:
         """As many whole lines as fit; one trace_seq, cut where it must be, for a small reader.
 
@@ -88,3 +92,6 @@ class TracePipeFile(TracefsFile):
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         return _PipeOpen(self._tr, self._cpu)
+
+    def size(self) -> int:
+        return PAGE_SIZE  # for 0 the host's kernel would not ask, and say that the file is empty

@@ -3,7 +3,8 @@
 A read gives the rest of the page that was begun, or of the next one; never more than a page. Who
 asks for less than a page gets a page with as few records as fit into what is asked for; with no
 room for one record the answer is 0 bytes, as at the end of a file. Readers of the same CPU share
-what there is, as in Linux. Not there: splice, which FUSE answers from reads.
+what there is, as in Linux. A splice gives pages that the writer has left, and never waits: it is a
+page of the host's cache that would wait, and nobody could use it meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, OpenFile, Pending, TracefsFile, WaitQueue
 from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
-from ftracefs.ring_buffer.layout import BUF_PAGE_HDR_SIZE
+from ftracefs.ring_buffer.layout import BUF_PAGE_HDR_SIZE, PAGE_SIZE
 from ftracefs.trace.trace_array import TraceArray
 
 
@@ -57,6 +58,22 @@ class _RawOpen(OpenFile):
         self._waiter = self._buffer.wait(self._queue.wake_up, self._cpu)
         return Pending(self._queue, ticket)
 
+    def splice_read(self, size: int, offset: int) -> bytes:
+        """tracing_buffers_splice_read."""
+        if self._is_snapshot and self._tr.current_trace.use_max_tr:
+            raise TracefsError(errno.EBUSY, "the snapshot is in use")
+        if size < PAGE_SIZE or offset % PAGE_SIZE:
+            raise TracefsError(errno.EINVAL, "whole pages only")
+        pages: list[bytes] = []
+        for _ in range(size // PAGE_SIZE):
+            page = self._buffer.cpus[self._cpu].read_page(full=True)
+            if page is None:
+                break
+            pages.append(page)
+        if not pages:
+            raise TracefsError(errno.EAGAIN, "no full page")
+        return b"".join(pages)
+
     def poll(self, notify: Callable[[], None] | None) -> int:
         return super().poll(notify) if self._is_snapshot else self._poll.poll(notify)
 
@@ -71,6 +88,10 @@ class _RawOpen(OpenFile):
         self._tr.trace_ref -= 1
 
 
+# The host's kernel asks for what is to be spliced only within the file's size.
+ENDLESS = 1 << 40
+
+
 class TracePipeRawFile(TracefsFile):
     """per_cpu/cpuN/trace_pipe_raw, or with `snapshot` per_cpu/cpuN/snapshot_raw."""
 
@@ -81,6 +102,9 @@ class TracePipeRawFile(TracefsFile):
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         return _RawOpen(self._tr, self._cpu, snapshot=self._is_snapshot)
+
+    def size(self) -> int:
+        return ENDLESS
 
 
 def snapshot_raw(tr: TraceArray, cpu: int) -> TracefsFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from emulated_kernel.asm_offsets import CONSTANTS
@@ -192,6 +193,12 @@ class Ftrace(FtraceState):
         )
         self._open_regexes.append(regex)
         return regex
+
+    def regex_text(
+        self, ops: FtraceOps, *, notrace: bool, probes: Callable[[], bytes] = bytes
+    ) -> bytes:
+        """What one who opens the file now would read; nothing is settled."""
+        return FtraceRegex(self, ops, notrace=notrace, flags=os.O_RDONLY, probes=probes).read()
 
     def settle_truncations(self) -> None:
         """Make the truncations that closed files still owe, before another file is opened."""

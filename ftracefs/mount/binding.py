@@ -76,6 +76,7 @@ class FileInfo(Protocol):
     fh: int
     direct_io: int
     nonseekable: int
+    lock_owner: int
 
 
 def _encode(text: str, errors: str = "strict") -> tuple[bytes, int]:
@@ -154,6 +155,14 @@ def caller() -> Caller:
     """The process behind the request that this thread answers; only valid in a callback."""
     uid, gid, pid = fuse.fuse_get_context()
     return Caller(pid, uid, gid)
+
+
+def is_for_page_cache(fi: FileInfo) -> bool:
+    """Whether a read is to fill a page of the host's cache, as splice(2) and sendfile(2) want.
+
+    An open file with direct_io is read past the cache by read(2), whose requests bear an owner.
+    """
+    return fi.lock_owner == 0
 
 
 def interrupted() -> bool:

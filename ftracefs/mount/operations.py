@@ -19,7 +19,17 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Caller, Directory, Node, Operation, Pending, TracefsFile, accmode
+from ftracefs.files.base import (
+    Caller,
+    Deferred,
+    DeferredSize,
+    Directory,
+    Node,
+    Operation,
+    Pending,
+    TracefsFile,
+    accmode,
+)
 from ftracefs.mount import binding
 from ftracefs.mount.binding import FileInfo
 from ftracefs.mount.callers import Callers
@@ -136,7 +146,14 @@ class Operations:
             name, node = self._lookup(path)
             inode = self._inodes.of(name)
             operation = Operation("newfstatat", name)
-        return self._callers.run(binding.caller(), operation, lambda: self._stat(node, inode))
+            if isinstance(node, TracefsFile) and node.settles_at_close:
+                self._handles.settle(lambda handle: handle.writable and handle.node is node)
+        attributes, size = self._callers.run(
+            binding.caller(), operation, lambda: self._stat(node, inode)
+        )
+        length = size if isinstance(size, int) else size()
+        # Blocks enough for it: cp looks for holes in a file with fewer.
+        return {**attributes, "st_size": length, "st_blocks": -(-length // 512)}
 
     def opendir(self, path: str) -> int:
         name, node = self._lookup(path)
@@ -239,7 +256,11 @@ class Operations:
     def read(self, path: str | None, size: int, offset: int, fi: FileInfo) -> bytes:
         handle, caller, flags = self._handle(fi), binding.caller(), fi.flags
         operation = Operation("read", handle.path, handle.number, size, flags)
-        action = partial(handle.file.read, size, offset, bool(flags & os.O_NONBLOCK))
+        action: Callable[[], bytes | Deferred | Pending]
+        if binding.is_for_page_cache(fi):
+            action = partial(handle.file.splice_read, size, offset)
+        else:
+            action = partial(handle.file.read, size, offset, bool(flags & os.O_NONBLOCK))
         with self._handles.using(handle):
             while isinstance(answer := self._callers.run(caller, operation, action), Pending):
                 try:
@@ -328,21 +349,29 @@ class Operations:
             raise TracefsError(errno.ENOTDIR, head)
         return name, parent, last
 
-    def _stat(self, node: Node, inode: Inode) -> dict[str, int]:
+    def _size(self, node: Node) -> int | DeferredSize:
+        if isinstance(node, Directory):
+            return 0
+        try:
+            return node.size()
+        except TracefsError:
+            return 0  # what cannot be read has no length
+
+    def _stat(self, node: Node, inode: Inode) -> tuple[dict[str, int], int | DeferredSize]:
         is_directory = isinstance(node, Directory)
         mode = node.mode if inode.mode is None else inode.mode
-        return {
+        attributes = {
             "st_ino": inode.number,
             "st_mode": (stat.S_IFDIR if is_directory else stat.S_IFREG) | mode,
             "st_nlink": 2 + node.subdirectories() if isinstance(node, Directory) else 1,
             "st_uid": inode.uid,
             "st_gid": inode.gid,
-            "st_size": 0 if isinstance(node, Directory) else node.size(),
             "st_blksize": 4096,
             "st_atime": inode.atime_ns,
             "st_mtime": inode.mtime_ns,
             "st_ctime": inode.ctime_ns,
         }
+        return attributes, self._size(node)
 
     def _list(self, name: str, directory: Directory) -> list[tuple[str, dict[str, int], int]]:
         """Names with inode number and type, which is all that getdents64 shows."""

@@ -166,6 +166,10 @@ class RingBuffer:
         """Whether a reader would find nothing (ring_buffer_empty)."""
         return all(cpu_buffer.entries() == 0 for cpu_buffer in self._chosen(cpu))
 
+    def state(self) -> list[tuple[int, ...]]:
+        """Numbers that differ when a record has come or gone."""
+        return [(c.address, c.generation, c.written(), c.overrun(), c.entries()) for c in self.cpus]
+
     # --- reading ---------------------------------------------------------------------------------
 
     def snapshot(self, cpu: int | None = None) -> Pages:

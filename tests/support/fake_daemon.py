@@ -118,6 +118,9 @@ class PipeReader(TracefsFile):
         self._pipe.is_open = True
         return OpenPipeReader(self._pipe)
 
+    def size(self) -> int:
+        return 0
+
 
 class OpenPipeReader(OpenFile):
     nonseekable = True
@@ -178,6 +181,9 @@ class Failing(TracefsFile):
                 raise TracefsError(getattr(errno, name), name)
 
         return Open()
+
+    def size(self) -> int:
+        return 0
 
 
 class Who(TracefsFile):

@@ -108,10 +108,28 @@ def test_only_emulator_comes_beside_them(tree: Tree) -> None:
     assert modes(tree.node("emulator")) == EMULATOR
 
 
-def test_files_have_size_0(tree: Tree) -> None:
-    for name in tree.root:
-        node = tree.node(name)
-        assert not isinstance(node, TracefsFile) or node.size() == 0
+def files(directory: Directory, path: str = "") -> Iterator[tuple[str, TracefsFile]]:
+    for name in directory:
+        node = directory.lookup(name)
+        if isinstance(node, TracefsFile):
+            yield path + name, node
+        elif name != "text":  # as many as functions
+            yield from files(node, f"{path}{name}/")
+
+
+def size_of(tree: Tree, file: TracefsFile) -> int:
+    size = tree.run(file.size)
+    return size if isinstance(size, int) else size()
+
+
+def test_the_size_of_a_file_is_the_length_of_its_text(tree: Tree) -> None:
+    for path, file in files(tree.root):
+        if path.endswith(("trace_pipe", "pipe_raw", "snapshot_raw")):
+            assert size_of(tree, file) >= 4096, path
+        elif file.mode & 0o444:
+            assert (path, size_of(tree, file)) == (path, len(tree.read(path).encode()))
+        else:
+            assert size_of(tree, file) == 0, path
 
 
 # --- filters --------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ class TraceText:
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions] = EVENTS,
     ) -> None:
+        self._header = header
+        self._context = context
         self._text = bytearray(header, "utf-8", "surrogateescape")
         self._pages: Pages | None = pages
         self._entries: Entries | None = None
@@ -41,6 +43,22 @@ class TraceText:
         while len(self._text) < offset + size and self._more():
             pass
         return bytes(self._text[offset : offset + size])
+
+    def is_same(self, other: TraceText) -> bool:
+        """Whether the same pages would come out the same."""
+        mine, its = self._context, other._context
+        return (
+            self._header == other._header
+            and mine == its
+            and mine.names is its.names
+            and mine.tgids == its.tgids
+        )
+
+    def length(self) -> int:
+        """Of the whole text, which is made for it."""
+        while self._more():
+            pass
+        return len(self._text)
 
     def _more(self) -> bool:
         """Print another block; False when there is none."""
