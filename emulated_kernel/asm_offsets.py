@@ -277,6 +277,7 @@ _define(
     RB_GUARD_CPU_DISABLED=0x4,
     RB_GUARD_PID=0x100,
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
+    RB_GUARD_FUNCTION=0x400,  # the function tracer is gone, though its call sites could not be
     RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
 )
 _layout("REPEATS_", {"IP": 8, "PARENT_IP": 8, "COUNT": 8, "TS_LAST_CALL": 8}, size=32)

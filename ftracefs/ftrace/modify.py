@@ -255,14 +255,31 @@ def _modify_code_direct(state: FtraceState, rows: Numbers, old: Code, new: Code)
 def ftrace_bug(state: FtraceState, mismatch: TextMismatch, what: str, row: int) -> None:
     """Report a site that does not hold what it should, and switch ftrace off."""
     flags = int(state.records.flags[row])
+    symbol = state.kallsyms.sprint_symbol
+    tramps = "".join(
+        f"\ttramp: {symbol(op.trampoline)} ({symbol(op.func)})" for op in _tramp_ops_any(state, row)
+    )
+    if not flags & FTRACE_FL_TRAMP_EN:
+        tramps = ""
+    elif not tramps:
+        tramps = "\ttramp: ERROR!"
+    expected = int(ftrace_get_addr_curr(state, np.array([row]))[0])
     state.report_bug(
-        f"ftrace failed to modify {state.kallsyms.sprint_symbol(mismatch.address)}\n"
+        "------------[ ftrace bug ]------------\n"
+        f"ftrace failed to modify [<{mismatch.address:016x}>] {symbol(mismatch.address)}\n"
         f" actual:   {mismatch.actual.hex(':')}\n"
         f" expected: {mismatch.expected.hex(':')}\n"
         f"{what}\n"
-        f"ftrace record flags: {flags:x} ({flags & FTRACE_REF_MAX})"
-        f"{' R' if flags & FTRACE_FL_REGS else '  '}"
+        f"ftrace record flags: {flags:x}\n"
+        f" ({flags & FTRACE_REF_MAX}){' R' if flags & FTRACE_FL_REGS else '  '}{tramps}\n"
+        f" expected tramp: {expected:x}"
     )
+
+
+def _tramp_ops_any(state: FtraceState, row: int) -> list[FtraceOps]:
+    """ftrace_find_tramp_ops_any and _next: registered ops with a trampoline that want the site."""
+    ips = state.records.ip[row : row + 1]
+    return [op for op in state.ops_list if op.trampoline and state.ops_on(ips, [op]).any()]
 
 
 def update_ftrace_func(state: FtraceState, func: int) -> None:

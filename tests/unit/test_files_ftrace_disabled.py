@@ -29,8 +29,40 @@ def test_enabling_reports_the_site_and_writes_none(tree: Tree) -> None:
     tree.echo("function", "current_tracer")
     assert text(tree) == before
     (report,) = tree.tracing.ftrace.bugs
-    assert "failed to modify six_sum+0x0/" in report
-    assert " actual:   0f:1f:99:00:00\n expected: 0f:1f:44:00:00\n" in report
+    site = tree.machine.image.labels["six_sum"]
+    assert report.splitlines() == [
+        "------------[ ftrace bug ]------------",
+        f"ftrace failed to modify [<{site:x}>] six_sum+0x0/0x30",
+        " actual:   0f:1f:99:00:00",
+        " expected: 0f:1f:44:00:00",
+        "Setting ftrace call site to call ftrace function",
+        "ftrace record flags: 10000001",
+        " (1)  ",
+        f" expected tramp: {tree.tracing.ftrace.ftrace_addr:x}",
+    ]
+
+
+def test_a_site_that_cannot_become_a_nop_again_keeps_its_call_and_records_nothing() -> None:
+    with tracefs() as tree:
+        tree.echo("function", "current_tracer")
+        site = tree.machine.image.labels["six_sum"]
+        trampoline = tree.tracing.ftrace.global_ops.trampoline
+        tree.machine.memory.set_u8(site + 2, 0x99)
+        before = text(tree)
+        tree.echo("nop", "current_tracer")
+        assert text(tree) == before
+        report = tree.tracing.ftrace.bugs[0].splitlines()
+        right = (trampoline - site - 5 & 0xFFFFFFFF).to_bytes(4, "little")
+        assert report[2:5] == [
+            f" actual:   e8:{(right[:1] + bytes([0x99]) + right[2:]).hex(':')}",
+            f" expected: e8:{right.hex(':')}",
+            "Setting ftrace call site to NOP",
+        ]
+        assert report[-1] == f" expected tramp: {trampoline:x}"
+        assert tree.call("add_one_twice", 1) == 3
+        assert "add_one" not in tree.read("trace")
+        tree.echo("hello", "trace_marker")
+        assert "hello" in tree.read("trace"), "markers are not concerned"
 
 
 def test_function_is_accepted_and_traces_nothing(tree: Tree) -> None:

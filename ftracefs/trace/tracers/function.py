@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.trace.options import FUNCTION_OPTIONS
 from ftracefs.trace.tracers.tracer import Tracer
@@ -45,6 +46,7 @@ def function_trace_init(tr: TraceArray) -> None:
     tr.ops.func = select_trace_function(tr, flags["func_stack_trace"], flags["func-no-repeats"])
     tr.ops.private = tr.buffer.table
     tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
+    _set_function_enabled(tr, True)
     with suppress(TracefsError):
         tr.tracing.ftrace.register_ftrace_function(tr.ops)
 
@@ -53,8 +55,19 @@ def function_trace_reset(tr: TraceArray) -> None:
     """Take it out again."""
     with suppress(TracefsError):
         tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
+    if tr.tracing.ftrace.ftrace_disabled:
+        _set_function_enabled(tr, False)
     tr.tracing.saved_cmdlines.tracing_stop_cmdline_record()
     tr.ops.func = tr.tracing.label("ftrace_stub")
+
+
+def _set_function_enabled(tr: TraceArray, enabled: bool) -> None:
+    """tr->function_enabled: whether a callback that is still called records anything.
+
+    It makes a difference only with ftrace disabled, when call sites cannot be changed any more.
+    """
+    for cpu_buffer in tr.buffer.cpus:
+        cpu_buffer.set_guard(CONSTANTS["RB_GUARD_FUNCTION"], not enabled)
 
 
 def function_trace_start(tr: TraceArray) -> None:
