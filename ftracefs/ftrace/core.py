@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.image import Module
@@ -15,6 +15,7 @@ from ftracefs.ftrace import direct, registration, show
 from ftracefs.ftrace.fgraph import FunctionGraph
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.graph_filter import FtraceGraphRegex, graph_hash_text
+from ftracefs.ftrace.guest_functions import GuestFunctions
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
@@ -55,6 +56,7 @@ class Ftrace(FtraceState):
         self._open_graph_regexes: list[FtraceGraphRegex] = []
         self.livepatch = Livepatch(self)
         self._python = PythonCallbacks(self)
+        self._functions = GuestFunctions(self)
         self.fgraph = FunctionGraph(self)
         self.profiler = FunctionProfiler(self, self.fgraph)
         ftrace_init(self, image)
@@ -118,6 +120,10 @@ class Ftrace(FtraceState):
     def unregister_ftrace_direct(self, ops: FtraceOps, addr: int) -> None:
         """Have them call nothing any more."""
         direct.unregister_ftrace_direct(self, ops, addr)
+
+    def load_functions(self, name: str, source: str) -> Mapping[str, int]:
+        """Put guest functions of one's own into the machine (see guest_functions.py)."""
+        return self._functions.load(name, source)
 
     # --- modules ---------------------------------------------------------------------------------
 

@@ -1,0 +1,48 @@
+"""Functions of one's own in the guest: callbacks, targets of direct calls, functions to be traced.
+
+They are assembled against the kernel and the engine and taken in like a module: call sites of FUNC
+become nops and records, names are known to kallsyms. They stay for as long as the machine runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
+from emulated_kernel.assembler import assemble
+from emulated_kernel.image import Module
+from ftracefs.ftrace.module import ftrace_module_load
+from ftracefs.ftrace.state import FtraceState
+
+# The upper end of the module area, beyond every module.
+_TEXT_START, _TEXT_END = MODULES_VADDR + 0xE00000, MODULES_VADDR + 0x1000000
+_DATA_START, _DATA_END = MODULES_DATA + 0x700000, MODULES_DATA + 0x800000
+_PAGE = 4096
+
+
+class GuestFunctions:
+    """What was loaded on one machine."""
+
+    def __init__(self, state: FtraceState) -> None:
+        self._state = state
+        self._text, self._data = _TEXT_START, _DATA_START
+
+    def load(self, name: str, source: str) -> Mapping[str, int]:
+        """Assemble `source`, put it into memory and return the addresses of its labels.
+
+        `name` is shown in brackets behind the functions that can be traced. MemoryError when there
+        is no room left.
+        """
+        state = self._state
+        known = {**state.machine.image.labels, **state.labels}
+        bases = {".text": self._text, ".data": self._data}
+        built = assemble({f"{name}.S": source}, bases, CONSTANTS, known)
+        ends = {section: base + len(code) for section, (base, code) in built.segments.items()}
+        text, data = ends.get(".text", self._text), ends.get(".data", self._data)
+        if text > _TEXT_END or data > _DATA_END:
+            raise MemoryError(f"no room for {name}")
+        self._text, self._data = (-(-end // _PAGE) * _PAGE for end in (text, data))
+        module = Module(name, built.segments, built.symbols, built.mcount, built.labels)
+        state.machine.load_segments(dict(module.segments))
+        ftrace_module_load(state, module)
+        return built.labels
