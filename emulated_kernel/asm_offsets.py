@@ -168,6 +168,7 @@ _layout(
         "SYSCALL_NR": 8,
         "PRIVATE": 8,
         "RCU_NESTING": 4,  # rcu_read_lock_nesting
+        "PI_LOCK": 4,  # held by whoever wakes the task
     },
     size=512,
 )
@@ -176,6 +177,7 @@ _define(
     TASK_INTERRUPTIBLE=1,
     TASK_UNINTERRUPTIBLE=2,
     TASK_DEAD=0x80,
+    TASK_IDLE=0x402,  # uninterruptible, and not counted as load
     EXIT_DEAD=0x10,
     EXIT_ZOMBIE=0x20,
     PF_EXITING=0x4,
@@ -330,6 +332,34 @@ _define(
 )
 # The stack tracer (kernel/trace/trace_stack.c).
 _define(STACK_TRACE_ENTRIES=500)
+
+# --- tracepoints (include/linux/tracepoint-defs.h) and what is hung into them --------------------
+
+# static_key.enabled stands first; FUNCS is an array of tracepoint_func that ends with a null one.
+_layout("TP_", {"KEY": 8, "FUNCS": 8}, size=16)
+_layout("TPF_", {"FUNC": 8, "DATA": 8, "PRIO": 8}, size=24)
+# As much of a linux_binprm as sched_process_exec is about.
+_define(BPRM_FILENAME=8)
+# As much of a trace_array and a trace_event_file as guest code needs.
+_layout(
+    "TR_",
+    {
+        "BUFFERS": 8,  # u64[nr_cpus]: the ring buffer of each CPU
+        "FILTERED_PIDS": 8,
+        "FILTERED_NO_PIDS": 8,
+        "IGNORE_PID": 8,  # a byte for each CPU: the task there is not to be traced
+    },
+    size=64,
+)
+_layout("EVENT_FILE_", {"FLAGS": 4, "TYPE": 4, "TR": 8}, size=64)
+_define(
+    EVENT_FILE_FL_ENABLED=0x1,
+    EVENT_FILE_FL_RECORDED_CMD=0x2,
+    EVENT_FILE_FL_SOFT_MODE=0x20,
+    EVENT_FILE_FL_SOFT_DISABLED=0x40,
+    EVENT_FILE_FL_PID_FILTER=0x200,
+    EVENT_FILE_FL_WAS_ENABLED=0x400,
+)
 
 # --- system calls (arch/x86/entry/syscalls/syscall_64.tbl) ----------------------------------------
 

@@ -81,12 +81,17 @@ class _Writes:
 
 def text_gen_call(sites: Addresses, targets: Addresses | int) -> Code:
     """`call target` for each site."""
+    return text_gen_insn(CALL_INSN_OPCODE, sites, targets)
+
+
+def text_gen_insn(opcode: int, sites: Addresses, targets: Addresses | int) -> Code:
+    """A call or a jump of five bytes to its target for each site."""
     code = np.empty((len(sites), CALL_INSN_SIZE), dtype=np.uint8)
-    code[:, 0] = CALL_INSN_OPCODE
+    code[:, 0] = opcode
     distance = np.asarray(targets, dtype=np.uint64) - (sites + np.uint64(CALL_INSN_SIZE))
     signed = distance.view(np.int64)
     if len(sites) and (signed.min() < -(1 << 31) or signed.max() >= 1 << 31):
-        raise EmulatedKernelError("a call target is out of reach")
+        raise EmulatedKernelError("a target is out of reach")
     relative = np.ascontiguousarray(signed.astype(np.int32))
     code[:, 1:] = relative.view(np.uint8).reshape(len(sites), 4)
     return code

@@ -14,6 +14,7 @@ KERNEL = Path(__file__).resolve().parent.parent / "kernel"
 # Module text begins behind the engine's own code and its trampolines.
 MODULE_TEXT = MODULES_VADDR + 0x800000
 _MODULE_ROOM = 0x40000
+JUMP_TABLE = DATA_BASE + 0x700000  # the kernel's own data lies below
 
 
 def kernel_sources() -> list[Path]:
@@ -25,7 +26,7 @@ def kernel_sources() -> list[Path]:
 
 def kernel_bases() -> dict[str, int]:
     """Section -> address of the kernel itself."""
-    return {".text": TEXT_BASE, ".data": DATA_BASE}
+    return {".text": TEXT_BASE, ".data": DATA_BASE, "__jump_table": JUMP_TABLE}
 
 
 def module_sources(name: str) -> list[Path]:
@@ -53,13 +54,15 @@ def module_names() -> list[str]:
 
 def _linker_symbols(segments: Mapping[str, tuple[int, bytes]]) -> list[Symbol]:
     """What vmlinux.lds gives: where the sections begin and end."""
-    text, data = (segments[name] for name in (".text", ".data"))
+    text, data, jumps = (segments[name] for name in (".text", ".data", "__jump_table"))
     places = (
         *(("_text", text[0], ".text"), ("_stext", text[0], ".text")),
         *(("_etext", text[0] + len(text[1]), ".text"), ("_sdata", data[0], ".data")),
+        ("__start___jump_table", jumps[0], "__jump_table"),
+        ("__stop___jump_table", jumps[0] + len(jumps[1]), "__jump_table"),
         *(("_edata", data[0] + len(data[1]), ".data"), ("_end", data[0] + len(data[1]), ".data")),
     )
-    kinds = {".text": "T", ".data": "D"}
+    kinds = {".text": "T", ".data": "D", "__jump_table": "D"}
     return [Symbol(name, address, 0, section, kinds[section]) for name, address, section in places]
 
 

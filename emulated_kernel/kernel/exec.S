@@ -168,10 +168,23 @@ FUNC bprm_execve                        # rdi bprm; rax 0 or error
     jae .Lout
     mov [rbx + BPRM_FILE], rax
     call sched_exec
+    mov rax, gs:[CURRENT_TASK]
+    mov r12d, [rax + TASK_PID]
     mov rdi, rbx
     call search_binary_handler
+    test rax, rax
+    js .Lout
+    TRACE sched_process_exec, .Ltrace
 .Lout:
     LEAVE2
+.Ltrace:
+    mov rsi, gs:[CURRENT_TASK]
+    mov edx, r12d
+    mov rcx, rbx
+    mov rbx, rax
+    DO_TRACE sched_process_exec
+    mov rax, rbx
+    jmp .Lout
 .Lnomem:
     mov rax, -ENOMEM
     LEAVE2

@@ -48,6 +48,8 @@ FUNC do_exit                            # edi code; does not return
     mov [rbx + TASK_EXIT_CODE], r12d
     mov rdi, rbx
     call exit_mm
+    TRACE sched_process_exit, .Ltrace
+.Ltraced:
     mov rdi, rbx
     call exit_files
     mov rdi, rbx
@@ -56,6 +58,10 @@ FUNC do_exit                            # edi code; does not return
     call exit_notify
     call do_task_dead
     ud2
+.Ltrace:
+    mov rsi, rbx
+    DO_TRACE sched_process_exit
+    jmp .Ltraced
 ENDFUNC do_exit
 
 FUNC exit_signals                       # rdi task
@@ -154,6 +160,7 @@ FUNC do_task_dead                       # does not return
     mov rax, gs:[CURRENT_TASK]
     mov dword ptr [rax + TASK_STATE], TASK_DEAD
     PREEMPT_DISABLE
+    xor edi, edi                        # SM_NONE
     call __schedule
     ud2
 ENDFUNC do_task_dead
@@ -184,7 +191,12 @@ ENDFUNC release_task
 
 FUNC free_pid                           # rdi task
     PROLOGUE
-    mov dword ptr [rdi + TASK_PID], 0xffffffff
+    mov rdi, offset pidmap_lock
+    call _raw_spin_lock_irqsave
+    dec dword ptr [rip + pid_allocated]
+    mov rdi, offset pidmap_lock
+    mov esi, eax
+    call _raw_spin_unlock_irqrestore
     EPILOGUE
 ENDFUNC free_pid
 
@@ -192,8 +204,12 @@ FUNC delayed_put_task_struct            # rdi task
     PROLOGUE
     push rbx
     mov rbx, rdi
-    dec dword ptr [rdi + TASK_USAGE]
+    TRACE sched_process_free, .Ltrace
+.Ltraced:
+    mov dword ptr [rbx + TASK_PID], 0xffffffff      # tells the host that the task is gone
+    dec dword ptr [rbx + TASK_USAGE]
     jne .Lout
+    mov rdi, rbx
     call exit_creds
     mov rdi, rbx
     call put_task_stack
@@ -202,6 +218,10 @@ FUNC delayed_put_task_struct            # rdi task
 .Lout:
     pop rbx
     EPILOGUE
+.Ltrace:
+    mov rsi, rbx
+    DO_TRACE sched_process_free
+    jmp .Ltraced
 ENDFUNC delayed_put_task_struct
 
 FUNC __x64_sys_wait4                    # rdi pt_regs: (pid, status *, options, rusage *)
@@ -258,6 +278,8 @@ FUNC do_wait                            # rdi pid or -1, rsi where the exit code
     mov rbx, rdi
     mov r12, rsi
     mov r13d, edx
+    TRACE sched_process_wait, .Ltrace
+.Ltraced:
     mov rdi, rsp
     xor esi, esi
     call init_wait_entry
@@ -318,6 +340,12 @@ FUNC do_wait                            # rdi pid or -1, rsi where the exit code
     pop r12
     pop rbx
     EPILOGUE
+.Ltrace:
+    xor esi, esi
+    cmp rbx, -1
+    cmovne esi, ebx
+    DO_TRACE sched_process_wait
+    jmp .Ltraced
 ENDFUNC do_wait
 
 FUNC_ENDBR child_wait_callback                # rdi entry, esi mode, edx flags, rcx the task that ended

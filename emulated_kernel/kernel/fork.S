@@ -64,6 +64,8 @@ FUNC kernel_clone                       # rdi kernel_clone_args; rax pid or erro
     mov r12, rax
     cmp rax, -4095
     jae .Lout
+    TRACE sched_process_fork, .Ltrace
+.Ltraced:
     mov rdi, r12
     call wake_up_new_task
     mov eax, [r12 + TASK_PID]
@@ -73,6 +75,11 @@ FUNC kernel_clone                       # rdi kernel_clone_args; rax pid or erro
     pop r12
     pop rbx
     EPILOGUE
+.Ltrace:
+    mov rsi, gs:[CURRENT_TASK]
+    mov rdx, r12
+    DO_TRACE sched_process_fork
+    jmp .Ltraced
 ENDFUNC kernel_clone
 
 FUNC copy_process                       # rdi kernel_clone_args; rax task or error
@@ -188,6 +195,7 @@ FUNC_NOTRACE dup_task_struct            # rdi task; rax a copy with a stack of i
     test eax, eax
     jne .Lnostack
     xor eax, eax
+    mov [r12 + TASK_PI_LOCK], eax
     mov [r12 + TASK_SIGPENDING], eax
     mov [r12 + TASK_EXIT_STATE], eax
     mov [r12 + TASK_EXIT_CODE], eax
@@ -397,7 +405,7 @@ FUNC alloc_pid                          # rdi wanted pid or 0; rax pid or error
     mov rax, -17                        # EEXIST
     jne .Lout
     mov rax, rbx
-    jmp .Lout
+    jmp .Lfound
 .Lnext:
     mov r12d, [rip + last_pid]
 .Ltry:
@@ -412,6 +420,8 @@ FUNC alloc_pid                          # rdi wanted pid or 0; rax pid or error
     jne .Ltry
     mov [rip + last_pid], r12d
     mov eax, r12d
+.Lfound:
+    inc dword ptr [rip + pid_allocated]
     jmp .Lout
 .Linval:
     mov rax, -EINVAL
@@ -493,6 +503,9 @@ ENDOBJECT pidmap_lock
 OBJECT nr_threads
     .long 0
 ENDOBJECT nr_threads
+OBJECT pid_allocated
+    .long 0
+ENDOBJECT pid_allocated
 OBJECT last_pid
     .long 0
 ENDOBJECT last_pid

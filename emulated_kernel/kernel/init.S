@@ -63,6 +63,11 @@ FUNC_NOTRACE sched_init_cpu
     mov rax, gs:[CURRENT_TASK]
     mov ecx, gs:[CPU_NUMBER]
     mov [rax + TASK_CPU], ecx
+    mov dword ptr [rax + TASK_PRIO], DEFAULT_PRIO
+    mov rdx, 0x2f72657070617773         # "swapper/", and the number of the CPU
+    mov [rax + TASK_COMM], rdx
+    add ecx, 0x30
+    mov [rax + TASK_COMM + 8], rcx
     mov dword ptr [rax + TASK_FLAGS], PF_IDLE + PF_KTHREAD
     mov dword ptr [rax + TASK_USAGE], 2
     mov [rdi + RQ_CURR], rax

@@ -450,7 +450,7 @@ FUNC worker_thread                      # rdi pool; does not return
     mov rdi, rbx
     call worker_enter_idle
     mov rax, gs:[CURRENT_TASK]
-    mov dword ptr [rax + TASK_STATE], TASK_INTERRUPTIBLE
+    mov dword ptr [rax + TASK_STATE], TASK_IDLE
     mov rdi, rbx
     call _raw_spin_unlock_irq
     call schedule

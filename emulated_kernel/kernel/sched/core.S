@@ -88,8 +88,14 @@ FUNC ttwu_do_wakeup                     # rdi per-CPU page, rsi task
     mov rbx, rsi
     call check_preempt_curr
     mov dword ptr [rbx + TASK_STATE], TASK_RUNNING
+    TRACE sched_wakeup, .Ltrace
+.Ltraced:
     pop rbx
     EPILOGUE
+.Ltrace:
+    mov rsi, rbx
+    DO_TRACE sched_wakeup
+    jmp .Ltraced
 ENDFUNC ttwu_do_wakeup
 
 FUNC ttwu_do_activate                   # rdi per-CPU page, rsi task; run queue locked
@@ -109,6 +115,25 @@ FUNC ttwu_do_activate                   # rdi per-CPU page, rsi task; run queue 
     pop rbx
     EPILOGUE
 ENDFUNC ttwu_do_activate
+
+FUNC set_task_cpu                       # rdi task, esi CPU
+    PROLOGUE
+    push rbx
+    push r12
+    mov rbx, rdi
+    mov r12d, esi
+    TRACE sched_migrate_task, .Ltrace
+.Ltraced:
+    mov [rbx + TASK_CPU], r12d
+    pop r12
+    pop rbx
+    EPILOGUE
+.Ltrace:
+    mov edx, esi
+    mov rsi, rdi
+    DO_TRACE sched_migrate_task
+    jmp .Ltraced
+ENDFUNC set_task_cpu
 
 FUNC ttwu_queue_wakelist                # rdi task, esi CPU
     PROLOGUE
@@ -149,8 +174,12 @@ FUNC sched_ttwu_pending                 # wake what the WAKE_LIST of this CPU ho
     mov qword ptr [r13 + TASK_WAKE_NEXT], 0
     cmp dword ptr [r13 + TASK_ON_RQ], 0
     jne .Lnext
-    mov eax, gs:[CPU_NUMBER]
-    mov [r13 + TASK_CPU], eax
+    mov esi, gs:[CPU_NUMBER]
+    cmp [r13 + TASK_CPU], esi
+    je .Lhere
+    mov rdi, r13
+    call set_task_cpu
+.Lhere:
     mov rdi, rbx
     mov rsi, r13
     call ttwu_do_activate
@@ -165,6 +194,50 @@ FUNC sched_ttwu_pending                 # wake what the WAKE_LIST of this CPU ho
     EPILOGUE
 ENDFUNC sched_ttwu_pending
 
+# A task that is on a run queue was about to sleep and is told not to: 1. Else 0.
+FUNC_NOTRACE ttwu_runnable              # rdi task
+    ENTER2
+    mov r12, rdi
+    mov eax, [rdi + TASK_CPU]
+    mov rbx, [percpu_table + rax*8]
+    lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_lock
+    xor eax, eax
+    cmp [r12 + TASK_ON_RQ], eax
+    je .Lunlock
+    mov rdi, rbx
+    call update_rq_clock
+    mov rdi, rbx
+    mov rsi, r12
+    call ttwu_do_wakeup
+    mov eax, 1
+.Lunlock:
+    mov r12d, eax
+    lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_unlock
+    mov eax, r12d
+    LEAVE2
+ENDFUNC ttwu_runnable
+
+FUNC_NOTRACE ttwu_queue                 # rdi task, esi CPU
+    ENTER2
+    mov r12, rdi
+    cmp esi, gs:[CPU_NUMBER]
+    je .Lhere
+    call ttwu_queue_wakelist
+    LEAVE2
+.Lhere:
+    mov rbx, gs:[PERCPU_SELF]
+    lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_lock
+    mov rdi, rbx
+    mov rsi, r12
+    call ttwu_do_activate
+    lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_unlock
+    LEAVE2
+ENDFUNC ttwu_queue
+
 FUNC try_to_wake_up                     # rdi task, esi states, edx flags; eax: whether it was asleep
     PROLOGUE
     push rbx
@@ -173,47 +246,71 @@ FUNC try_to_wake_up                     # rdi task, esi states, edx flags; eax: 
     push r14
     mov r12, rdi
     mov r14d, esi
+    xor ebx, ebx
     PREEMPT_DISABLE
+    cmp rdi, gs:[CURRENT_TASK]
+    je .Lcurrent
+    add rdi, TASK_PI_LOCK
+    call _raw_spin_lock_irqsave
+    mov r13d, eax
     test [r12 + TASK_STATE], r14d
-    je .Lnot
+    je .Lunlock
+    mov ebx, 1
+    TRACE sched_waking, .Ltrace_waking
+.Lwaking:
     cmp dword ptr [r12 + TASK_ON_RQ], 0
     je .Lasleep
-    mov dword ptr [r12 + TASK_STATE], TASK_RUNNING
-    jmp .Lwoken
+    mov rdi, r12
+    call ttwu_runnable
+    test eax, eax
+    jne .Lunlock
 .Lasleep:
     mov rdi, r12
     call select_task_rq_fair
-    mov r13d, eax
-    mov [r12 + TASK_CPU], eax
-    cmp eax, gs:[CPU_NUMBER]
-    je .Lhere
+    mov r14d, eax
+    cmp [r12 + TASK_CPU], eax
+    je .Lqueue
     mov rdi, r12
+    mov esi, eax
+    call set_task_cpu
+.Lqueue:
+    mov rdi, r12
+    mov esi, r14d
+    call ttwu_queue
+.Lunlock:
+    lea rdi, [r12 + TASK_PI_LOCK]
     mov esi, r13d
-    call ttwu_queue_wakelist
-    jmp .Lwoken
-.Lhere:
-    mov rbx, gs:[PERCPU_SELF]
-    lea rdi, [rbx + RQ_LOCK]
-    call _raw_spin_lock_irqsave
-    mov r13, rax
-    mov rdi, rbx
-    mov rsi, r12
-    call ttwu_do_activate
-    lea rdi, [rbx + RQ_LOCK]
-    mov rsi, r13
     call _raw_spin_unlock_irqrestore
-.Lwoken:
-    mov eax, 1
-    jmp .Lout
-.Lnot:
-    xor eax, eax
 .Lout:
+    mov eax, ebx
     PREEMPT_ENABLE
     pop r14
     pop r13
     pop r12
     pop rbx
     EPILOGUE
+
+.Lcurrent:
+    test [r12 + TASK_STATE], r14d
+    je .Lout
+    mov ebx, 1
+    TRACE sched_waking, .Ltrace_waking_current
+.Lwaking_current:
+    mov dword ptr [r12 + TASK_STATE], TASK_RUNNING
+    TRACE sched_wakeup, .Ltrace_wakeup
+    jmp .Lout
+.Ltrace_waking:
+    mov rsi, r12
+    DO_TRACE sched_waking
+    jmp .Lwaking
+.Ltrace_waking_current:
+    mov rsi, r12
+    DO_TRACE sched_waking
+    jmp .Lwaking_current
+.Ltrace_wakeup:
+    mov rsi, r12
+    DO_TRACE sched_wakeup
+    jmp .Lout
 ENDFUNC try_to_wake_up
 
 FUNC wake_up_process                    # rdi task
@@ -230,28 +327,38 @@ FUNC wake_up_new_task                   # rdi task
     push r12
     push r13
     mov r12, rdi
-    mov dword ptr [rdi + TASK_STATE], TASK_RUNNING
-    mov rbx, gs:[PERCPU_SELF]
-    mov eax, gs:[CPU_NUMBER]
-    mov [rdi + TASK_CPU], eax
-    lea rdi, [rbx + RQ_LOCK]
+    add rdi, TASK_PI_LOCK
     call _raw_spin_lock_irqsave
     mov r13, rax
+    mov dword ptr [r12 + TASK_STATE], TASK_RUNNING
+    mov rbx, gs:[PERCPU_SELF]
+    mov eax, gs:[CPU_NUMBER]
+    mov [r12 + TASK_CPU], eax
+    lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_lock
     mov rdi, rbx
     call update_rq_clock
     mov rdi, rbx
     mov rsi, r12
     call activate_task
+    TRACE sched_wakeup_new, .Ltrace
+.Ltraced:
     mov rdi, rbx
     mov rsi, r12
     call check_preempt_curr
     lea rdi, [rbx + RQ_LOCK]
+    call _raw_spin_unlock
+    lea rdi, [r12 + TASK_PI_LOCK]
     mov rsi, r13
     call _raw_spin_unlock_irqrestore
     pop r13
     pop r12
     pop rbx
     EPILOGUE
+.Ltrace:
+    mov rsi, r12
+    DO_TRACE sched_wakeup_new
+    jmp .Ltraced
 ENDFUNC wake_up_new_task
 
 FUNC_NOTRACE __switch_to_asm            # rdi previous, rsi next; rax previous
@@ -304,13 +411,10 @@ FUNC finish_task_switch.isra.0          # rdi previous
     EPILOGUE
 ENDFUNC finish_task_switch.isra.0
 
-FUNC_NOTRACE __schedule                 # preemption off
-    push rbp
-    mov rbp, rsp
-    push rbx
-    push r12
-    push r13
-    push r14
+FUNC_NOTRACE __schedule                 # edi SM_NONE or SM_PREEMPT; preemption off
+    ENTER5
+    sub rsp, 8
+    mov r14d, edi
     mov rbx, gs:[PERCPU_SELF]
     mov r12, [rbx + RQ_CURR]
     call rcu_note_context_switch
@@ -318,16 +422,18 @@ FUNC_NOTRACE __schedule                 # preemption off
     call _raw_spin_lock_irq
     mov rdi, rbx
     call update_rq_clock
-    cmp dword ptr [r12 + TASK_STATE], TASK_RUNNING
+    mov r15d, [r12 + TASK_STATE]
+    test r14d, r14d
+    jne .Lpick                          # who is preempted goes on later, whatever his state
+    test r15d, r15d
     je .Lpick
-    cmp dword ptr [r12 + TASK_STATE], TASK_INTERRUPTIBLE
-    jne .Lsleep
+    test r15d, TASK_INTERRUPTIBLE
+    je .Lsleep
     cmp dword ptr [r12 + TASK_SIGPENDING], 0
     je .Lsleep
     mov dword ptr [r12 + TASK_STATE], TASK_RUNNING
     jmp .Lpick
 .Lsleep:
-    inc qword ptr [r12 + TASK_NVCSW]
     mov rdi, rbx
     mov rsi, r12
     call deactivate_task
@@ -348,6 +454,16 @@ FUNC_NOTRACE __schedule                 # preemption off
     je .Lsame
     mov [rbx + RQ_CURR], r13
     inc qword ptr [rbx + RQ_NR_SWITCHES]
+    lea rax, [r12 + TASK_NIVCSW]
+    test r14d, r14d
+    jne .Lcount
+    test r15d, r15d
+    je .Lcount
+    lea rax, [r12 + TASK_NVCSW]
+.Lcount:
+    inc qword ptr [rax]
+    TRACE sched_switch, .Ltrace
+.Ltraced:
     mov rdi, r12
     mov rsi, r13
     call __switch_to_asm
@@ -358,17 +474,20 @@ FUNC_NOTRACE __schedule                 # preemption off
     lea rdi, [rbx + RQ_LOCK]
     call _raw_spin_unlock_irq
 .Lout:
-    pop r14
-    pop r13
-    pop r12
-    pop rbx
-    pop rbp
-    ret
+    LEAVE5
+.Ltrace:
+    mov esi, r14d
+    mov rdx, r12
+    mov rcx, r13
+    mov r8d, r15d
+    DO_TRACE sched_switch
+    jmp .Ltraced
 ENDFUNC __schedule
 
 FUNC schedule
     PROLOGUE
 1:  PREEMPT_DISABLE
+    xor edi, edi                        # SM_NONE
     call __schedule
     PREEMPT_ENABLE_NO_RESCHED
     cmp dword ptr gs:[NEED_RESCHED], 0
@@ -378,11 +497,23 @@ ENDFUNC schedule
 
 FUNC schedule_idle
     PROLOGUE
-1:  call __schedule
+1:  xor edi, edi                        # SM_NONE
+    call __schedule
     cmp dword ptr gs:[NEED_RESCHED], 0
     jne 1b
     EPILOGUE
 ENDFUNC schedule_idle
+
+FUNC_NOTRACE preempt_schedule_common
+    ENTER1
+1:  PREEMPT_DISABLE
+    mov edi, SM_PREEMPT
+    call __schedule
+    PREEMPT_ENABLE_NO_RESCHED
+    cmp dword ptr gs:[NEED_RESCHED], 0
+    jne 1b
+    LEAVE1
+ENDFUNC preempt_schedule_common
 
 FUNC __cond_resched                     # eax: whether it rescheduled
     PROLOGUE
@@ -391,7 +522,7 @@ FUNC __cond_resched                     # eax: whether it rescheduled
     je .Lout
     cmp byte ptr gs:[PREEMPT_DEPTH], 0
     jne .Lout
-    call schedule
+    call preempt_schedule_common
     mov eax, 1
 .Lout:
     EPILOGUE
