@@ -1,26 +1,97 @@
-"""events/: the directory of trace events, and `enable`, which is about all of them.
+"""events/: a directory for each system and each of its events, and the files about all of them.
 
-Models system_enable_read and system_enable_write of kernel/trace/trace_events.c. Left out: every
-event. `enable` is there because clients and the kernel's own tests switch all events off first.
+Models event_trace_add_tracer, create_event_toplevel_files and event_create_dir of
+kernel/trace/trace_events.c. Left out: filter, trigger and hist.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import TracefsFile
-from ftracefs.files.simple import ValueFile
+from ftracefs.files.base import Directory, Node, TracefsFile
+from ftracefs.files.simple import SeqFile, ValueFile
+from ftracefs.trace.events.call import TraceEventCall
+from ftracefs.trace.events.event_file import TraceEventFile
+from ftracefs.trace.events.header import header_event, header_page
+from ftracefs.trace.events.trace_events import available_events as available_events_text
+from ftracefs.trace.events.trace_events import event_calls, system_enable_text
 from ftracefs.trace.parsers import kstrtoul_from_user
 from ftracefs.trace.trace_array import TraceArray
 
+TRACE_MODE_WRITE, TRACE_MODE_READ = 0o640, 0o440
 
-def enable(tr: TraceArray) -> TracefsFile:
-    def system_enable_write(data: bytes) -> None:
+
+def _with_mode(file: TracefsFile, mode: int) -> TracefsFile:
+    file.mode = mode
+    return file
+
+
+def _switch(tr: TraceArray, show: Callable[[], str], switch: Callable[[bool], None]) -> TracefsFile:
+    """A file that takes 0 and 1."""
+
+    def write(data: bytes) -> None:
         value = kstrtoul_from_user(data)
         tr.tracing_update_buffers()
-        # Linux: without any event, 0 would be EINVAL and a read '?'; no kernel is without events.
-        if value != 0:
-            raise TracefsError(errno.EINVAL, "there is no event to enable")
+        if value not in (0, 1):
+            raise TracefsError(errno.EINVAL, "an event is enabled by 1 and disabled by 0")
+        switch(bool(value))
 
-    return ValueFile(lambda: "0\n", system_enable_write)
+    return _with_mode(ValueFile(show, write), TRACE_MODE_WRITE)
+
+
+def event_enable(tr: TraceArray, file: TraceEventFile) -> TracefsFile:
+    """events/SYSTEM/EVENT/enable."""
+    return _switch(tr, file.enable_text, lambda on: tr.events.trace_event_enable_disable(file, on))
+
+
+def system_enable(tr: TraceArray, system: str | None) -> TracefsFile:
+    """events/SYSTEM/enable, or events/enable."""
+    return _switch(
+        tr,
+        lambda: system_enable_text(tr.events.of_system(system)),
+        lambda on: tr.events.set_clr_event(sub=system, enable=on),
+    )
+
+
+def _told(text: Callable[[], str]) -> TracefsFile:
+    return _with_mode(ValueFile(text), TRACE_MODE_READ)
+
+
+def event_create_dir(tr: TraceArray, call: TraceEventCall) -> Directory:
+    """events/SYSTEM/EVENT."""
+    entries: dict[str, Node] = {}
+    file = tr.events.find_event_file(call.system, call.name)
+    if file is not None:
+        entries["enable"] = event_enable(tr, file)
+    entries["format"] = _with_mode(SeqFile(call.format), TRACE_MODE_READ)
+    if call.has_id:
+        entries["id"] = _told(lambda: f"{call.id}\n")
+    return Directory(entries)
+
+
+def events_directory(tr: TraceArray) -> Directory:
+    """events/ of a trace array."""
+    systems: dict[str, dict[str, Node]] = {}
+    for call in event_calls(tr.tracing):
+        systems.setdefault(call.system, {})[call.name] = event_create_dir(tr, call)
+    for system, entries in systems.items():
+        if tr.events.of_system(system):
+            entries["enable"] = system_enable(tr, system)
+    top: dict[str, Node] = {
+        "enable": system_enable(tr, None),
+        "header_event": _told(header_event),
+        "header_page": _told(header_page),
+        **{name: Directory(dict(sorted(entries.items()))) for name, entries in systems.items()},
+    }
+    return Directory(dict(sorted(top.items())))
+
+
+def set_event(tr: TraceArray) -> TracefsFile:
+    events = tr.events
+    return SeqFile(events.set_event_text, events.ftrace_event_write, events.ftrace_clear_events)
+
+
+def available_events(tr: TraceArray) -> TracefsFile:
+    return SeqFile(lambda: available_events_text(tr.tracing))

@@ -71,6 +71,7 @@ class EmulatorFile:
 # Only at the top.
 TOP_FILES = (
     File("README", 0o440, info.readme),
+    File("available_events", 0o440, events.available_events),
     File("available_filter_functions", 0o440, filters.available_filter_functions),
     File("dyn_ftrace_total_info", 0o440, filters.dyn_ftrace_total_info),
     File("enabled_functions", 0o440, filters.enabled_functions),
@@ -95,6 +96,7 @@ TRACE_ARRAY_FILES = (
     File("current_tracer", 0o640, tracer.current_tracer),
     File("error_log", 0o640, info.error_log),
     File("free_buffer", 0o200, buffer.FreeBuffer),
+    File("set_event", 0o640, events.set_event),
     File("set_ftrace_filter", 0o640, filters.set_ftrace_filter),
     File("set_ftrace_notrace", 0o640, filters.set_ftrace_notrace),
     File("snapshot", 0o640, SnapshotFile),
@@ -107,8 +109,6 @@ TRACE_ARRAY_FILES = (
     File("trace_pipe", 0o440, TracePipeFile),
     File("tracing_on", 0o640, buffer.tracing_on),
 )
-
-EVENTS_FILES = (File("enable", 0o640, events.enable),)
 
 PER_CPU_FILES = (
     PerCpuFile("buffer_size_kb", 0o640, buffer.buffer_size_kb),
@@ -163,9 +163,7 @@ def init_tracer_tracefs(tr: TraceArray) -> dict[str, Node]:
     entries: dict[str, Node] = {
         file.name: _with_mode(file.make(tr), file.mode) for file in TRACE_ARRAY_FILES
     }
-    entries["events"] = Directory(
-        {file.name: _with_mode(file.make(tr), file.mode) for file in EVENTS_FILES}
-    )
+    entries["events"] = events.events_directory(tr)
     entries["options"] = options_directory(tr)
     entries["per_cpu"] = tracing_init_tracefs_percpu(tr)
     return entries

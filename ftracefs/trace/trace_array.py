@@ -18,6 +18,7 @@ from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, ArrayBuffer
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
+from ftracefs.trace.events.trace_events import TraceEvents
 from ftracefs.trace.options import (
     OPTION_NAMES,
     TraceIter,
@@ -68,6 +69,7 @@ class TraceArray:
         self._clock_words = tracing.clocks.words(self.clock)
         self._allocate_trace_buffers(size)
         self.func_probes = FuncProbes(tracing.ftrace, self.buffer.table)
+        self.events = TraceEvents(self)
 
     def _allocate_trace_buffers(self, size: int) -> None:
         """The buffer that is written, of `size` bytes a CPU, and the snapshot's, empty."""
@@ -118,6 +120,7 @@ class TraceArray:
         self.ref = 0
         self.tracing_set_nop()
         are_gone = self.func_probes.clear_ftrace_function_probes()
+        self.events.event_trace_del_tracer()
         if self.tracing.ftrace.ftrace_destroy_function_files(self.ops) and are_gone:
             self._free_trace_buffers()
 
@@ -314,6 +317,9 @@ class TraceArray:
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
             self.max_buffer.buffer.set_overwrite(enabled)
+        elif flag is TraceIter.RECORD_CMD:
+            for tr in self.tracing.trace_arrays():
+                tr.events.trace_event_enable_cmd_record(enabled)
 
     def set_tracer_option(self, tracer: Tracer, name: str, enabled: bool) -> None:
         """Switch an option of a tracer, in charge or not; EINVAL if the tracer will not have it."""

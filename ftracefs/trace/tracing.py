@@ -12,6 +12,7 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.tasks import CallResult
+from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
@@ -70,6 +71,7 @@ class Tracing:
         self.call_function = call_function or self._call_outside_tasks
         self.ring_buffer_expanded = False
         self.clocks = Clocks(machine)
+        self.tracepoints = Tracepoints(machine, image, ftrace.text_poke)
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
         self.stack_tracer = StackTracer(ftrace, self.label)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # As `ls -la` of Linux 6.1 shows them.
 TOP = {
     "README": 0o440,
+    "available_events": 0o440,
     "available_filter_functions": 0o440,
     "available_tracers": 0o440,
     "buffer_size_kb": 0o640,
@@ -37,6 +38,7 @@ TOP = {
     "per_cpu": 0o750,
     "printk_formats": 0o440,
     "saved_cmdlines": 0o440,
+    "set_event": 0o640,
     "set_ftrace_filter": 0o640,
     "set_ftrace_notrace": 0o640,
     "set_graph_function": 0o640,
@@ -265,7 +267,14 @@ def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> 
     options = modes(tree.node("options"))
     assert set(options.values()) == {0o640}
     assert rows.pop("options/OPTION") == "0640"
-    assert rows.pop("events/enable") == f"0{tree.node('events/enable').mode:o}"
+    for name in ("enable", "header_event", "header_page"):
+        assert rows.pop(f"events/{name}") == f"0{tree.node(f'events/{name}').mode:o}"
+    for name in ("format", "id"):
+        mode = tree.node(f"events/ftrace/function/{name}").mode
+        assert rows.pop(f"events/SYSTEM/EVENT/{name}") == f"0{mode:o}"
+    # The test kernel has no event that could be enabled; the files are of one kind.
+    for name in ("SYSTEM/enable", "SYSTEM/EVENT/enable"):
+        assert rows.pop(f"events/{name}") == f"0{tree.node('events/enable').mode:o}"
     for name, mode in modes(tree.node("per_cpu/cpu0")).items():
         assert rows.pop(f"per_cpu/cpuN/{name}") == f"0{mode:o}", name
     assert rows.pop("emulator/text/FUNCTION") == f"0{tree.node('emulator/text/double').mode:o}"

@@ -161,7 +161,8 @@ def trace_func_repeats_raw(entries: Entries, context: OutputContext) -> list[byt
     return [b"%d %d %d %d\n" % fields for fields in _func_repeats_fields(entries)]
 
 
-EVENTS: Mapping[int, TraceEventFunctions] = {
+# The tracers' own records, the system `ftrace`.
+TRACE_ENTRIES: Mapping[int, TraceEventFunctions] = {
     TRACE_FN: TraceEventFunctions(trace_fn_trace, trace_fn_raw, trace_fn_hex, trace_fn_bin),
     TRACE_STACK: TraceEventFunctions(trace_stack_print),
     TRACE_PRINT: TraceEventFunctions(trace_print_print, trace_print_raw),

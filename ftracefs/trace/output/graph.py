@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.ring_buffer.pages import I64, U32, U64
+from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.event_output import (
-    EVENTS,
     TRACE_FN,
     TRACE_PRINT,
     TRACE_STACK,

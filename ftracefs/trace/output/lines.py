@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ftracefs.ring_buffer.entries import Entries
+from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.event_output import (
-    EVENTS,
     TRACE_PRINT,
     EventText,
     TraceEventFunctions,

@@ -16,8 +16,9 @@ from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.ring_buffer.entries import merge
 from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
+from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.output.batch import Batch, Consumed
-from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
+from ftracefs.trace.output.event_output import TraceEventFunctions
 from ftracefs.trace.output.graph_pipe import GraphPipe
 from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext

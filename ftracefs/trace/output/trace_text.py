@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.ring_buffer.pages import Pages
-from ftracefs.trace.output.event_output import EVENTS, TraceEventFunctions
+from ftracefs.trace.events.table import EVENTS
+from ftracefs.trace.output.event_output import TraceEventFunctions
 from ftracefs.trace.output.graph import trace_printer
 from ftracefs.trace.output.output_context import OutputContext
 

@@ -1,0 +1,19 @@
+"""All events there are, and the printers of all records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ftracefs.trace.events.call import TraceEventCall
+from ftracefs.trace.events.ftrace_entries import FTRACE_EVENTS
+from ftracefs.trace.events.output import event_functions
+from ftracefs.trace.events.sched import SCHED_EVENTS
+from ftracefs.trace.output.event_output import TRACE_ENTRIES, TraceEventFunctions
+
+# In the order of their ids, which is that of every list.
+EVENT_CALLS: tuple[TraceEventCall, ...] = (*FTRACE_EVENTS, *SCHED_EVENTS)
+
+EVENTS: Mapping[int, TraceEventFunctions] = {
+    **TRACE_ENTRIES,
+    **{call.id: event_functions(call) for call in EVENT_CALLS if call.can_be_enabled},
+}
