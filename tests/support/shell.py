@@ -42,7 +42,7 @@ class Shell:
             text += part
         self.machine.run(file.flush)
         self.machine.run(file.fput)
-        return text.decode()
+        return text.decode(errors="surrogateescape")
 
     def echo(self, text: str, path: str, *, append: bool = False) -> None:
         """`echo TEXT > PATH`, in as many writes as it takes; raises TracefsError."""
