@@ -9,11 +9,14 @@ for the others.
 from __future__ import annotations
 
 import errno
+from itertools import takewhile
+from operator import itemgetter
 
+from emulated_kernel.kallsyms import Kallsyms
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Caller, Directory, Node, OpenFile, TracefsFile
+from ftracefs.files.base import Caller, Deferred, Directory, Node, OpenFile, TracefsFile
 from ftracefs.files.simple import ValueFile
-from ftracefs.ftrace.profile import FtraceProfile
+from ftracefs.ftrace.profile import U64
 from ftracefs.trace.output.graph_text import trace_print_graph_duration
 from ftracefs.trace.parsers import ULONG_MAX, kstrtoul_from_user
 from ftracefs.trace.trace_array import TraceArray
@@ -25,6 +28,7 @@ _HEADERS = (
     "  --------                               ---    ----            ---             ---\n"
 )
 _NSEC_PER_USEC = 1000
+_COUNTER, _TIME = 1, 2  # in a row of FunctionProfiler.profiles
 
 
 def function_profile_enabled(tr: TraceArray) -> TracefsFile:
@@ -57,47 +61,47 @@ class _StatFile(TracefsFile):
 class _StatOpen(OpenFile):
     """A reader keeps its records, and looks at what is in them when it reads from the start."""
 
-    def __init__(self, tracing: Tracing, records: list[int]) -> None:
+    def __init__(self, tracing: Tracing, records: U64) -> None:
         self._tracing = tracing
         self._records = records
-        self._text = b""
-        self._is_whole = True
+        self._profiles: list[list[int]] = []
+        self._thresh = 0
+        self._text: bytes | None = None
 
-    def read(self, size: int, offset: int, nonblock: bool) -> bytes:
+    def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred:
+        ftrace = self._tracing.ftrace
         if offset == 0:
-            self._show()
-        if offset >= len(self._text) and not self._is_whole:
+            self._profiles = ftrace.profiler.profiles(self._records).tolist()
+            self._thresh = ftrace.fgraph.tracing_thresh
+            self._text = None
+        return lambda: self._part(size, offset)
+
+    def _part(self, size: int, offset: int) -> bytes:
+        valid = list(takewhile(itemgetter(_COUNTER), self._profiles))
+        if self._text is None:
+            shown = (p for p in valid if p[_TIME] // p[_COUNTER] >= self._thresh)
+            kallsyms = self._tracing.ftrace.kallsyms
+            lines = [function_stat_show(kallsyms, *profile) for profile in shown]
+            self._text = "".join([_HEADERS, *lines]).encode()
+        if offset >= len(self._text) and len(valid) < len(self._profiles):
             raise TracefsError(errno.EBUSY, "the profiler has been started anew")
         return self._text[offset : offset + size]
 
-    def _show(self) -> None:
-        profiler = self._tracing.ftrace.profiler
-        lines = [_HEADERS]
-        for record in self._records:
-            profile = profiler.profile(record)
-            if not profile.counter:
-                break
-            lines.append(function_stat_show(self._tracing, profile))
-        self._is_whole = len(lines) > len(self._records)
-        self._text = "".join(lines).encode()
 
-
-def function_stat_show(tracing: Tracing, profile: FtraceProfile) -> str:
-    """The line of a function; none if its calls were shorter than tracing_thresh on average."""
-    average = profile.time // profile.counter
-    if average < tracing.ftrace.fgraph.tracing_thresh:
-        return ""
-    location = tracing.ftrace.kallsyms.kallsyms_lookup(profile.ip)
+def function_stat_show(
+    kallsyms: Kallsyms, ip: int, counter: int, time: int, time_squared: int
+) -> str:
+    """The line of a function."""
+    location = kallsyms.kallsyms_lookup(ip)
     name = location.name if location is not None else ""
-    times = (profile.time, average, _variance(profile))
+    times = (time, time // counter, _variance(counter, time, time_squared))
     columns = "    ".join(trace_print_graph_duration(time) for time in times)
-    return f"  {name[:30]:<30}  {profile.counter:>10}    {columns}\n"
+    return f"  {name[:30]:<30}  {counter:>10}    {columns}\n"
 
 
-def _variance(profile: FtraceProfile) -> int:
+def _variance(n: int, time: int, time_squared: int) -> int:
     """s^2 in thousandths of a square microsecond, in the kernel's 64 bits."""
-    n = profile.counter
     denominator = n * (n - 1) * _NSEC_PER_USEC & ULONG_MAX
     if not denominator:
         return 0
-    return (n * profile.time_squared - profile.time**2 & ULONG_MAX) // denominator
+    return (n * time_squared - time**2 & ULONG_MAX) // denominator

@@ -20,29 +20,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.fgraph import FunctionGraph
 from ftracefs.ftrace.state import FtraceState
+
+U64 = npt.NDArray[np.uint64]
 
 _C = CONSTANTS
 _PAGE_BYTES = _C["PAGE_BYTES"]
 _RECORDS = _C["PROFILE_PAGE_RECORDS"]
 _RECORD_BYTES = _C["PROFILE_SIZE"]
 _HASH_BYTES = 8 << _C["FTRACE_PROFILE_HASH_BITS"]
-_TIME = _C["PROFILE_TIME"] // 8
+_TIME = 2  # in a row of `profiles`
 _U64_MAX = np.uint64((1 << 64) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class FtraceProfile:
-    """What is known of a function; times are nanoseconds, and 64 bits as in the kernel."""
-
-    ip: int
-    counter: int
-    time: int
-    time_squared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,26 +146,27 @@ class FunctionProfiler:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def function_stats(self, cpu: int) -> list[int]:
+    def function_stats(self, cpu: int) -> U64:
         """The records of a CPU, the longest time first; of equal ones the younger.
 
         A record is its address, which stays what it is until the profiler starts anew.
         """
-        if not self._stats:
-            return []
-        addresses, times = [], []
-        for page in self._stats[cpu].pages:
-            index = self._memory.u64(page + _C["PROFILE_PAGE_INDEX"])
-            words = self._memory.array(page + _RECORDS, index * _RECORD_BYTES, np.uint64)
-            times.append(words.reshape(-1, _RECORD_BYTES // 8)[:, _TIME])
-            first = page + _RECORDS
-            addresses.append(first + np.arange(index, dtype=np.uint64) * np.uint64(_RECORD_BYTES))
-        youngest_first = np.concatenate(times)[::-1]
-        order = np.argsort(_U64_MAX - youngest_first, kind="stable")
-        found: list[int] = np.concatenate(addresses)[::-1][order].tolist()
-        return found
+        pages = self._stats[cpu].pages if self._stats else []
+        counts = [self._memory.u64(page + _C["PROFILE_PAGE_INDEX"]) for page in pages]
+        parts = [
+            np.arange(count, dtype=np.uint64) * np.uint64(_RECORD_BYTES)
+            + np.uint64(page + _RECORDS)
+            for page, count in zip(pages, counts, strict=True)
+        ]
+        records = np.concatenate([np.zeros(0, dtype=np.uint64), *parts])[::-1]
+        return records[np.argsort(_U64_MAX - self.profiles(records)[:, _TIME], kind="stable")]
 
-    def profile(self, record: int) -> FtraceProfile:
-        """What a record holds now; its counter is 0 when the profiler has been started anew."""
-        words = self._memory.array(record, _RECORD_BYTES, np.uint64)
-        return FtraceProfile(*words[_C["PROFILE_IP"] // 8 :].tolist())
+    def profiles(self, records: U64) -> U64:
+        """What records hold now, a row each: ip, counter, time and time_squared.
+
+        The counter is 0 when the profiler has been started anew.
+        """
+        words = self._memory.ram_array.view(np.uint64)
+        first = (records - np.uint64(PAGE_OFFSET) + np.uint64(_C["PROFILE_IP"])) // np.uint64(8)
+        rows: U64 = words[first[:, None] + np.arange(4, dtype=np.uint64)]
+        return rows
