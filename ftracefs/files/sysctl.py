@@ -87,9 +87,10 @@ def stack_tracer_enabled(tracing: Tracing) -> TracefsFile:
 
 
 def ftrace_dump_on_oops(tracing: Tracing) -> TracefsFile:
-    """`emulator/sysctl/ftrace_dump_on_oops`: which buffers an oops has printed (DUMP_*)."""
+    """`emulator/sysctl/ftrace_dump_on_oops`: which buffers an oops puts on the console (DUMP_*)."""
+    oops = tracing.dump_on_oops
 
     def store(value: int) -> None:
-        tracing.ftrace_dump_on_oops = value
+        oops.mode = value
 
-    return IntSysctl(lambda: tracing.ftrace_dump_on_oops, store)
+    return IntSysctl(lambda: oops.mode, store)

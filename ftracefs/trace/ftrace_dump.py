@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.machine import Vcpu
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.graph import GraphPrinter
@@ -16,6 +18,35 @@ if TYPE_CHECKING:
 
 TRACE_MAX_PRINT = 1000  # bytes of a record that are shown
 _RULE = b"-" * 33 + b"\n"
+DUMP_ALL, DUMP_ORIG = 1, 2  # enum ftrace_dump_mode
+
+
+class DumpOnOops:
+    """The sysctl ftrace_dump_on_oops, and what comes of it when a task dies."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._word = tracing.label("ftrace_dump_on_oops")
+        machine = tracing.machine
+        machine.hypercalls[CONSTANTS["HC_DUMP"]] = self._dump
+        register = tracing.image.labels.get("register_die_notifier")
+        if register is not None:
+            machine.call(register, tracing.label("trace_die_notifier"))
+
+    @property
+    def mode(self) -> int:
+        """An int of 32 bits: 0 no dump, DUMP_ORIG only the buffer of the CPU, else all."""
+        value = self._tracing.machine.memory.u32(self._word)
+        return value - ((value & 1 << 31) << 1)
+
+    @mode.setter
+    def mode(self, value: int) -> None:
+        self._tracing.machine.memory.set_u32(self._word, value)
+
+    def _dump(self, vcpu: Vcpu) -> None:
+        if self.mode not in (DUMP_ALL, DUMP_ORIG):
+            self._tracing.printk(b"Bad dumping mode, switching to all CPUs dump\n")
+        ftrace_dump(self._tracing, cpu=vcpu.number if self.mode == DUMP_ORIG else None)
 
 
 def ftrace_dump(tracing: Tracing, cpu: int | None = None) -> None:

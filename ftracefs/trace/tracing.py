@@ -18,6 +18,7 @@ from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import TRACE_CLOCKS, Clocks
+from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
 from ftracefs.trace.output.symbol_text import SymbolText
@@ -75,9 +76,9 @@ class Tracing:
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
         self.stack_tracer = StackTracer(ftrace, self.label)
-        self.ftrace_dump_on_oops = 0
         self.console = Console(machine)
         self.probe_ops = FunctionProbeOps(self)
+        self.dump_on_oops = DumpOnOops(self)
         self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {

@@ -305,8 +305,11 @@ FUNC page_fault_oops                    # rdi pt_regs, rsi error code, rdx addre
     push r12
     mov rbx, rdi
     call oops_begin
-    inc dword ptr [rip + oops_count]
-    mov rdi, rax
+    mov r12, rax
+    mov rdi, rbx
+    mov esi, 14
+    call __die
+    mov rdi, r12
     mov rsi, rbx
     mov edx, SIGSEGV
     call oops_end
@@ -316,20 +319,40 @@ FUNC page_fault_oops                    # rdi pt_regs, rsi error code, rdx addre
 ENDFUNC page_fault_oops
 
 FUNC die                                # rdi pt_regs, esi trap
-    PROLOGUE
-    push rbx
-    push r12
+    ENTER3
     mov rbx, rdi
+    mov r12d, esi
     call oops_begin
-    inc dword ptr [rip + oops_count]
-    mov rdi, rax
+    mov r13, rax
+    mov rdi, rbx
+    mov esi, r12d
+    call __die
+    mov rdi, r13
     mov rsi, rbx
     mov edx, SIGSEGV
     call oops_end
-    pop r12
-    pop rbx
-    EPILOGUE
+    LEAVE3
 ENDFUNC die
+
+# Left out: the report, and that a notifier may save the task (NOTIFY_STOP).
+FUNC __die                              # rdi pt_regs, esi trap
+    PROLOGUE
+    inc dword ptr [rip + oops_count]
+    call __die_body
+    EPILOGUE
+ENDFUNC __die
+
+FUNC __die_body                         # rdi pt_regs, esi trap
+    PROLOGUE
+    mov rdx, rdi
+    mov r8d, esi
+    mov edi, DIE_OOPS
+    mov rsi, offset oops_text
+    xor ecx, ecx
+    mov r9d, SIGSEGV
+    call notify_die
+    EPILOGUE
+ENDFUNC __die_body
 
 FUNC oops_begin                         # rax: flags for oops_end
     PROLOGUE
@@ -347,6 +370,8 @@ FUNC oops_end                           # rdi flags, rsi pt_regs, edx signal; do
 ENDFUNC oops_end
 
 .data
+oops_text:
+    .asciz "Oops"
 .balign 8
 OBJECT oops_count
     .long 0
