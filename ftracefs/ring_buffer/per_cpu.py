@@ -334,10 +334,14 @@ class RingBufferPerCpu:
 
     def _skip_padding(self, commit: int) -> None:
         """Behind a page's last record there may be padding up to its end."""
-        if 0 < self._read < commit:
-            head = self._memory.u32(self._reader_page + BUF_PAGE_HDR_SIZE + self._read)
-            if head & 31 == RINGBUF_TYPE_PADDING:
-                self._advance(0, commit, self._read_stamp)
+        if self._is_at_padding(commit):
+            self._advance(0, commit, self._read_stamp)
+
+    def _is_at_padding(self, commit: int) -> bool:
+        if not 0 < self._read < commit:
+            return False
+        head = self._memory.u32(self._reader_page + BUF_PAGE_HDR_SIZE + self._read)
+        return head & 31 == RINGBUF_TYPE_PADDING
 
     def _advance(self, count: int, end: int, ts: int) -> None:
         self._read_events += count
@@ -383,6 +387,8 @@ class RingBufferPerCpu:
         At most `length` bytes of data. With `full`, only a page that the writer has left. Returns
         a page of 4096 bytes, or None when there is nothing of that kind.
         """
+        if (padding := self._read_padding(length)) is not None:
+            return padding
         unread = self.rb_get_reader_page()
         if unread is None:
             return None
@@ -405,6 +411,17 @@ class RingBufferPerCpu:
         self.consume(fitting, end, int(records.ts[fitting - 1]))
         self.generation += 1
         return _page_for_user(stamp, data, unread.lost)
+
+    def _read_padding(self, length: int) -> bytes | None:
+        """A page without records: what was behind the last one read when the writer left."""
+        commit = self._commit(self._reader_page, self._words())
+        if not self._is_at_padding(commit) or commit - self._read > length:
+            return None
+        start = self._reader_page + BUF_PAGE_HDR_SIZE
+        data = self._memory.read(start + self._read, commit - self._read)
+        page = _page_for_user(self._read_stamp, data, 0)
+        self._skip_padding(commit)
+        return page
 
     # --- reset, swap, resize ---------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ftracefs.trace.output.stats import tracing_stats
 from ftracefs.trace.output.trace_text import TraceText
 from ftracefs.trace.parsers import ULONG_MAX, strim
 from ftracefs.trace.tracers import NOP_TRACE, TRACE_TYPES, Tracer
+from ftracefs.trace.tracers.function_graph import graph_layout
 
 if TYPE_CHECKING:
     from ftracefs.trace.tracing import Tracing
@@ -402,6 +403,7 @@ class TraceArray:
             time_start=array_buffer.time_start,
             annotate=array_buffer.buffer.overruns() > 0,
             graph=layout(self) if layout is not None else None,
+            graph_events=graph_layout(self),
         )
 
     def _header(self, array_buffer: ArrayBuffer) -> TraceHeader:
@@ -423,23 +425,23 @@ class TraceArray:
         return TraceText(text, array_buffer.buffer.snapshot(cpu), self.output_context(array_buffer))
 
     def snapshot_text(self, cpu: int | None) -> TraceText:
-        """The file `snapshot` of one CPU, or of all, as of now; never in the latency format.
+        """The file `snapshot` of one CPU, or of all, as of now.
 
-        EBUSY while the tracer in charge has the snapshot for itself.
+        Only function_graph shows it in the latency format. EBUSY while the tracer in charge has the
+        snapshot for itself.
         """
-        if self.current_trace.use_max_tr:
-            raise TracefsError(errno.EBUSY, f"{self.current_trace.name} needs the snapshot itself")
-        array_buffer = self.max_buffer
+        tracer, array_buffer = self.current_trace, self.max_buffer
+        if tracer.use_max_tr:
+            raise TracefsError(errno.EBUSY, f"{tracer.name} needs the snapshot itself")
         header = self._header(array_buffer)
-        header = replace(header, flags=header.flags & ~TraceIter.LATENCY_FMT)
-        pages = array_buffer.buffer.snapshot(cpu)
+        if tracer.graph_layout is None:
+            header = replace(header, flags=header.flags & ~TraceIter.LATENCY_FMT)
         if array_buffer.buffer.is_empty(cpu):
             text = header.top() + snapshot_help(self.allocated_snapshot, cpu is not None)
         else:
-            text = self.current_trace.print_header(self, header)
-        context = self.output_context(array_buffer)
-        flags = context.flags & ~TraceIter.LATENCY_FMT
-        return TraceText(text, pages, replace(context, flags=flags))
+            text = tracer.print_header(self, header)
+        context = replace(self.output_context(array_buffer), is_snapshot=True)
+        return TraceText(text, array_buffer.buffer.snapshot(cpu), context)
 
     # --- errors ----------------------------------------------------------------------------------
 

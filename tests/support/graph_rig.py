@@ -9,7 +9,7 @@ from emulated_kernel.machine.memory import Memory
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.ring_buffer.entries import merge
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
-from ftracefs.trace.output.graph import trace_printer
+from ftracefs.trace.output.graph import GraphPrinter
 from ftracefs.trace.output.graph_layout import DEFAULT_GRAPH_FLAGS, GraphFlags, GraphLayout
 from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.output.symbol_text import SymbolText
@@ -72,5 +72,5 @@ class GraphRig:
         off: TraceIter = NONE,
     ) -> str:
         entries = merge(self.buffer.snapshot())
-        printer = trace_printer(self.context(columns, on, off))
+        printer = GraphPrinter(self.context(columns, on, off))
         return printer.block(entries, 0, len(entries)).decode()

@@ -16,7 +16,7 @@ from support.model_writer import function_record, print_record
 from emulated_kernel.kallsyms import Kallsyms
 from ftracefs.ring_buffer.entries import merge
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
-from ftracefs.trace.output.graph import next_of_cpu, trace_printer
+from ftracefs.trace.output.graph import GraphPrinter, next_of_cpu
 from ftracefs.trace.output.graph_layout import (
     DEFAULT_GRAPH_FLAGS,
     GraphFlags,
@@ -171,7 +171,7 @@ def test_blocks_of_any_size_give_the_same_text() -> None:
     whole = rig.text()
     entries = merge(rig.buffer.snapshot())
     for size in (1, 2, 3, 7, 20):
-        printer = trace_printer(rig.context())
+        printer = GraphPrinter(rig.context())
         text = b"".join(
             printer.block(entries, start, min(start + size, len(entries)))
             for start in range(0, len(entries), size)
@@ -303,7 +303,7 @@ def test_module_functions_and_unknown_addresses(rig: GraphRig) -> None:
     rig.write(graph_entry(0xFFFFFFFFC0900010, 1, pid=105))
     context = replace(rig.context(), symbols=SymbolText(kallsyms))
     entries = merge(rig.buffer.snapshot())
-    assert trace_printer(context).block(entries, 0, 2).decode() == (
+    assert GraphPrinter(context).block(entries, 0, 2).decode() == (
         " 0)               |  ext4_sync_file [ext4]() {\n"
         " 0)               |    0xffffffffc0900010() {\n"
     )
@@ -317,7 +317,7 @@ def test_names_follow_the_symbols(rig: GraphRig) -> None:
     context = replace(rig.context(), symbols=symbols)
     for name in ("one", "another"):
         kallsyms.add("kernel", [Sym(name, rig.functions.address("vfs_read"))])
-        assert f"|  {name}();" in trace_printer(context).block(entries, 0, 2).decode()
+        assert f"|  {name}();" in GraphPrinter(context).block(entries, 0, 2).decode()
 
 
 # --- durations and tasks --------------------------------------------------------------------------

@@ -22,6 +22,8 @@ EventText = Callable[[Entries, OutputContext], list[bytes]]
 TRACE_FN = 1
 TRACE_STACK = 4
 TRACE_PRINT = 5
+TRACE_GRAPH_RET = 10
+TRACE_GRAPH_ENT = 11
 TRACE_RAW_DATA = 18
 TRACE_FUNC_REPEATS = 19
 
@@ -166,6 +168,8 @@ TRACE_ENTRIES: Mapping[int, TraceEventFunctions] = {
     TRACE_FN: TraceEventFunctions(trace_fn_trace, trace_fn_raw, trace_fn_hex, trace_fn_bin),
     TRACE_STACK: TraceEventFunctions(trace_stack_print),
     TRACE_PRINT: TraceEventFunctions(trace_print_print, trace_print_raw),
+    TRACE_GRAPH_RET: TraceEventFunctions(),
+    TRACE_GRAPH_ENT: TraceEventFunctions(),
     TRACE_RAW_DATA: TraceEventFunctions(trace_raw_data, trace_raw_data),
     TRACE_FUNC_REPEATS: TraceEventFunctions(trace_func_repeats_print, trace_func_repeats_raw),
 }

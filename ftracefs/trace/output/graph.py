@@ -22,6 +22,8 @@ from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.event_output import (
     TRACE_FN,
+    TRACE_GRAPH_ENT,
+    TRACE_GRAPH_RET,
     TRACE_PRINT,
     TRACE_STACK,
     EventText,
@@ -51,10 +53,8 @@ from ftracefs.trace.output.output_context import OutputContext
 Mask = npt.NDArray[np.bool_]
 Fronts = list[list[bytes]]  # what stands before the function, column by column
 
-TRACE_GRAPH_RET = 10
-TRACE_GRAPH_ENT = 11
 FTRACE_RETFUNC_DEPTH = 50
-_NO_PID = -1
+NO_PID = -1
 
 # Offsets of the fields (struct ftrace_graph_ent_entry, struct ftrace_graph_ret_entry).
 _FUNC, _DEPTH, _OVERRUN, _CALLTIME, _RETTIME = 8, 16, 20, 24, 32
@@ -64,7 +64,7 @@ _FUNC, _DEPTH, _OVERRUN, _CALLTIME, _RETTIME = 8, 16, 20, 24, 32
 class FgraphCpuData:
     """What was printed last of a CPU (struct fgraph_cpu_data)."""
 
-    last_pid: int = _NO_PID
+    last_pid: int = NO_PID
     depth: int = 0
     enter_funcs: dict[int, int] = field(default_factory=dict)
 
@@ -212,7 +212,7 @@ class GraphPrinter:
         cpu = lines.entries.cpu
         order = np.argsort(cpu.astype(np.uint8), kind="stable")
         starts = np.flatnonzero(np.diff(cpu[order], prepend=-1))
-        before = np.full(len(cpu), _NO_PID, dtype=np.int64)
+        before = np.full(len(cpu), NO_PID, dtype=np.int64)
         depth = np.zeros(len(cpu), dtype=np.int64)
         matches = np.zeros(len(cpu), dtype=np.bool_)
         bounds = [*starts.tolist(), len(cpu)]
@@ -226,13 +226,13 @@ class GraphPrinter:
 
     def _switches(self, lines: GraphLines, of_cpu: I64, data: FgraphCpuData) -> I64:
         """verif_pid: the task printed before, where it is another one."""
-        before = np.full(len(of_cpu), _NO_PID, dtype=np.int64)
+        before = np.full(len(of_cpu), NO_PID, dtype=np.int64)
         printed = np.flatnonzero(~np.isin(lines.type[of_cpu], (TRACE_FN, TRACE_STACK)))
         pids = lines.entries.pid[of_cpu[printed]].astype(np.int64)
         if len(pids) == 0:
             return before
         previous = np.concatenate(([data.last_pid], pids[:-1]))
-        before[printed] = np.where(previous != pids, previous, _NO_PID)
+        before[printed] = np.where(previous != pids, previous, NO_PID)
         data.last_pid = int(pids[-1])
         return before
 
@@ -292,7 +292,7 @@ class GraphPrinter:
             for index, overrun in zip(returns.tolist(), overruns, strict=True):
                 texts[index] += b" (Overruns: %d)\n" % overrun
         self._put_others(lines, texts, fronts, depth)
-        for index in np.flatnonzero(before != _NO_PID).tolist():
+        for index in np.flatnonzero(before != NO_PID).tolist():
             texts[index] = self._switch(lines, index, int(before[index])) + texts[index]
         for index, count in lines.lost.items():
             what = b"%d " % count if count >= 0 else b""
@@ -388,10 +388,3 @@ def _is_leaf(entries: Entries, indices: I64, following: I64) -> Mask:
         same &= words[at[calls] + word] == words[at[returns] + word]
     leaf[leaf] = same
     return leaf
-
-
-def trace_printer(
-    context: OutputContext, events: Mapping[int, TraceEventFunctions] = EVENTS
-) -> LinePrinter | GraphPrinter:
-    """What prints the lines of a trace: the tracer in charge, or what all others use."""
-    return LinePrinter(context, events) if context.graph is None else GraphPrinter(context, events)

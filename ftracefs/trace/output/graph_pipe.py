@@ -15,8 +15,8 @@ from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.ring_buffer.pages import PAGE_WORDS
 from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
 from ftracefs.trace.output.batch import Batch, Consumed
-from ftracefs.trace.output.event_output import TraceEventFunctions
-from ftracefs.trace.output.graph import TRACE_GRAPH_ENT, FgraphData, GraphLines, GraphPrinter
+from ftracefs.trace.output.event_output import TRACE_GRAPH_ENT, TraceEventFunctions
+from ftracefs.trace.output.graph import FgraphData, GraphLines, GraphPrinter
 from ftracefs.trace.output.output_context import OutputContext
 
 

@@ -95,7 +95,7 @@ class LinePrinter:
         bodies = by_type(entries, context, printer)
         pieces: Pieces = (bodies,)
         if context.flags & TraceIter.CONTEXT_INFO:
-            if context.flags & TraceIter.LATENCY_FMT:
+            if context.flags & TraceIter.LATENCY_FMT and not context.is_snapshot:
                 first = None if self._alone else self._index
                 before = trace_print_lat_context(entries, context, first, next_ts)
             else:

@@ -20,7 +20,8 @@ class OutputContext:
     `names` are the saved command lines by pid, `tgids` the saved thread group ids. `time_start` is
     when the buffer was emptied last, which the latency format counts from. `annotate` tells that
     the start of each CPU's records is to be marked, as after an overrun. `graph` is given while the
-    function graph tracer prints the lines.
+    function graph tracer prints the lines, `graph_events` tells how its records look elsewhere.
+    A snapshot has the latency format where that tracer prints, and nowhere else.
     """
 
     symbols: SymbolText
@@ -31,3 +32,5 @@ class OutputContext:
     time_start: int = 0
     annotate: bool = False
     graph: GraphLayout | None = None
+    is_snapshot: bool = False
+    graph_events: GraphLayout = field(default_factory=GraphLayout)

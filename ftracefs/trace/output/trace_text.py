@@ -12,7 +12,8 @@ from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.ring_buffer.pages import Pages
 from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.output.event_output import TraceEventFunctions
-from ftracefs.trace.output.graph import trace_printer
+from ftracefs.trace.output.graph import GraphPrinter
+from ftracefs.trace.output.graph_event import EventPrinter
 from ftracefs.trace.output.output_context import OutputContext
 
 _BLOCK = 8192  # entries
@@ -37,7 +38,8 @@ class TraceText:
         self._pages: Pages | None = pages
         self._entries: Entries | None = None
         self._done = 0
-        self._printer = trace_printer(context, events)
+        printer = EventPrinter if context.graph is None else GraphPrinter
+        self._printer: EventPrinter | GraphPrinter = printer(context, events)
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of the text, less than `size` only at its end."""

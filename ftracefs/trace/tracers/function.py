@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.trace.options import FUNCTION_OPTIONS
+from ftracefs.trace.output.header import SavedLatency
 from ftracefs.trace.tracers.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def function_trace_init(tr: TraceArray) -> None:
     flags = tr.tracer_flags
     tr.ops.func = select_trace_function(tr, flags["func_stack_trace"], flags["func-no-repeats"])
     tr.ops.private = tr.buffer.table
+    tr.array_buffer.saved = SavedLatency(cpu=tr.tracing.acting_cpu())
     tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
     _set_function_enabled(tr, True)
     with suppress(TracefsError):

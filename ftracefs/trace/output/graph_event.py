@@ -1,0 +1,73 @@
+"""Calls and returns where another tracer is in charge (print_graph_function_event).
+
+They get there by a snapshot only: another tracer starts with an empty buffer, but finds the
+snapshot that function_graph left. Each line has the context of every other record in front. There
+is no state, so no banner tells of another task and every brace is taken to be the right one.
+
+Left out: the same in a `trace_pipe`, where such a record is told by its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ftracefs.ring_buffer.entries import Entries
+from ftracefs.ring_buffer.pages import I64
+from ftracefs.trace.events.table import EVENTS
+from ftracefs.trace.options import TraceIter
+from ftracefs.trace.output.event_output import (
+    TRACE_GRAPH_ENT,
+    TRACE_GRAPH_RET,
+    EventText,
+    TraceEventFunctions,
+)
+from ftracefs.trace.output.graph import NO_PID, GraphLines, GraphPrinter, Mask
+from ftracefs.trace.output.lines import LinePrinter
+from ftracefs.trace.output.output_context import OutputContext
+
+_NUMBERS_ONLY = TraceIter.RAW | TraceIter.HEX | TraceIter.BIN
+
+
+class _Stateless(GraphPrinter):
+    """Prints each line as if nothing had been printed before."""
+
+    def advance(self, lines: GraphLines) -> tuple[I64, Mask, I64]:
+        count = len(lines)
+        nobody = np.full(count, NO_PID, dtype=np.int64)
+        return nobody, np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.int64)
+
+
+def _given(texts: list[bytes]) -> EventText:
+    """A printer whose texts are there already."""
+    return lambda _entries, _context: texts
+
+
+class EventPrinter:
+    """Prints the entries of one reader: as LinePrinter, and calls and returns as told above."""
+
+    def __init__(
+        self, context: OutputContext, events: Mapping[int, TraceEventFunctions] = EVENTS
+    ) -> None:
+        self._flags = context.flags
+        self._events = dict(events)
+        self._lines = LinePrinter(context, self._events)
+        self._graph = _Stateless(replace(context, graph=context.graph_events), events)
+
+    def block(self, entries: Entries, start: int, stop: int) -> bytes:
+        """The text of entries[start:stop]; blocks are printed one behind the other."""
+        types = entries.type
+        if (
+            self._flags & _NUMBERS_ONLY
+            or not np.isin(types[start:stop], (TRACE_GRAPH_ENT, TRACE_GRAPH_RET)).any()
+        ):
+            return self._lines.block(entries, start, stop)
+        planned = self._graph.plan(entries, start, stop)
+        texts = self._graph.lines(planned)
+        for kind in (TRACE_GRAPH_ENT, TRACE_GRAPH_RET):
+            of_kind = [texts[index] for index in np.flatnonzero(planned.type == kind).tolist()]
+            self._events[kind] = TraceEventFunctions(_given(of_kind))
+        next_ts = int(entries.ts[stop]) if stop < len(entries) else None
+        return self._lines.text(planned.entries, next_ts)
