@@ -21,6 +21,7 @@ SECTIONS = [
     "trace_marker_raw",
     "snapshot",
     "buffer_percent",
+    "buffer",
     "trace_pipe_raw",
     "trace_options",
     "function_graph",
