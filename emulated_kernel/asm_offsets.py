@@ -62,6 +62,7 @@ _layout(
         "HARDIRQ_STACK": 8,  # top of the interrupt stack
         "PERCPU_SELF": 8,  # the gs base itself
         "WAKE_LIST": 8,  # tasks another CPU or the host asked this one to wake (task.WAKE_NEXT)
+        "HOST_WAKE": 8,  # a task that the host wants to run here
         "HOST_ARG": 8,  # a word the host leaves for an interrupt handler
         # sched_clock = ((rdtsc * CLOCK_MULT) >> 32) + (*CLOCK_PTR += CLOCK_STEP) + CLOCK_OFFSET
         "CLOCK_MULT": 8,
@@ -169,6 +170,7 @@ _layout(
         "PRIVATE": 8,
         "RCU_NESTING": 4,  # rcu_read_lock_nesting
         "PI_LOCK": 4,  # held by whoever wakes the task
+        "WAKE_CPU": 4,  # one more than the CPU the host wants it to be woken on, or 0
     },
     size=512,
 )

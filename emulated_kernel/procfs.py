@@ -7,18 +7,23 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 # Fields of /proc/PID/stat behind the parenthesised name, counted from `state` (proc(5)).
-_PPID, _START_TIME, _PROCESSOR = 1, 19, 36
+_PPID, _CHILD_FAULTS, _START_TIME, _PROCESSOR = 1, 8, 19, 36
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A thread of the host: a pid is only unique together with the start time (clock ticks)."""
+    """A thread of the host: a pid is only unique together with the start time (clock ticks).
+
+    `child_faults` are the minor page faults of the children it has waited for: they tell that there
+    were some.
+    """
 
     pid: int
     start_time: int
     ppid: int
     comm: str
     cpu: int
+    child_faults: int = 0
 
 
 def read_process(pid: int) -> HostProcess | None:
@@ -36,4 +41,5 @@ def read_process(pid: int) -> HostProcess | None:
         ppid=int(fields[_PPID]),
         comm=comm,
         cpu=int(fields[_PROCESSOR]),
+        child_faults=int(fields[_CHILD_FAULTS]),
     )

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
@@ -135,10 +135,18 @@ class Tasks:
         return task
 
     def _updated(self, task: Task, process: HostProcess) -> Task:
+        if process.child_faults != task.process.child_faults:
+            self._let_sleep(task)
         if process.comm != task.process.comm:
             self._exec(task, process.comm)
         task.process = process
         return task
+
+    def _let_sleep(self, task: Task) -> None:
+        """The process has waited for a child in the meantime, so it has slept."""
+        vcpu = self.vcpu_of(task.process)
+        if vcpu.current == task.address and vcpu.rest in {Rest.USER, Rest.CALL}:
+            self._machine.park(vcpu)
 
     def _ancestor(self, pid: int) -> Task:
         """The task of an ancestor; one not seen before appears without a trace of its start."""
@@ -166,9 +174,7 @@ class Tasks:
         if pid != process.pid:
             raise EmulatedKernelError(f"clone for pid {process.pid}: {pid}")
         address = self._machine.call("find_task_by_vpid", pid, cpu=vcpu.number)
-        forked_from = HostProcess(
-            process.pid, process.start_time, process.ppid, parent.process.comm, process.cpu
-        )
+        forked_from = replace(process, comm=parent.process.comm)
         task = Task(forked_from, address)
         self._tasks[pid] = task
         self.on_new_task(task)
@@ -322,10 +328,8 @@ class Tasks:
         elif vcpu.rest is not Rest.IDLE:
             raise EmulatedKernelError(f"CPU {vcpu.number} is busy: {vcpu.rest}")
         if not self._memory.u32(task.address + CONSTANTS["TASK_ON_RQ"]):
-            self._memory.set_u32(task.address + CONSTANTS["TASK_STATE"], CONSTANTS["TASK_RUNNING"])
-            waiting = vcpu.word("WAKE_LIST")
-            self._memory.set_u64(task.address + CONSTANTS["TASK_WAKE_NEXT"], waiting)
-            vcpu.set_word("WAKE_LIST", task.address)
+            self._memory.set_u32(task.address + CONSTANTS["TASK_WAKE_CPU"], vcpu.number + 1)
+            vcpu.set_word("HOST_WAKE", task.address)
         rest = self._machine.interrupt(vcpu, "asm_sysvec_call_function_single")
         for _ in range(_TURNS):
             if vcpu.current == task.address and rest is not Rest.IDLE:

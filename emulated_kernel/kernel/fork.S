@@ -196,6 +196,7 @@ FUNC_NOTRACE dup_task_struct            # rdi task; rax a copy with a stack of i
     jne .Lnostack
     xor eax, eax
     mov [r12 + TASK_PI_LOCK], eax
+    mov [r12 + TASK_WAKE_CPU], eax
     mov [r12 + TASK_SIGPENDING], eax
     mov [r12 + TASK_EXIT_STATE], eax
     mov [r12 + TASK_EXIT_CODE], eax

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 
 import pytest
 from support.events import bring, events, finish, process, texts
@@ -73,6 +74,39 @@ def test_a_task_that_goes_to_another_cpu_migrates(shell: Shell) -> None:
     ]
     assert "comm=task pid=2000 prio=120 target_cpu=001" in texts(shell, "sched_wakeup")
     assert shell.machine.memory.u32(task.address + CONSTANTS["TASK_CPU"]) == 1
+
+
+def test_every_wakeup_has_a_waking_before_it(shell: Shell) -> None:
+    tasks = [process(shell, 2000 + i, f"task{i}", cpu=i % 2) for i in range(4)]
+    shell.echo("sched_waking sched_wakeup", "set_event")
+    for task in tasks * 3:
+        bring(shell, task)
+    finish(shell, tasks[0])
+    shell.echo("", "set_event")
+    woken: dict[str, int] = {}
+    for event in events(shell):
+        if event.name == "sched_waking":
+            woken[event.text] = woken.get(event.text, 0) + 1
+        else:
+            assert woken.get(event.text, 0) > 0, event.text
+            woken[event.text] -= 1
+    assert len(woken) >= 4
+    assert set(woken.values()) == {0}
+
+
+def test_who_has_waited_for_a_child_has_slept(shell: Shell) -> None:
+    task = process(shell, 2000, "sh")
+    bring(shell, task)
+    shell.echo("sched_switch", "set_event")
+    assert process(shell, 2000, "sh") is task
+    assert texts(shell, "sched_switch") == []
+    waited = replace(task.process, child_faults=task.process.child_faults + 70)
+    shell.machine.run(lambda: shell.session.tasks.task_of(waited))
+    bring(shell, task)
+    shell.echo("", "set_event")
+    out, back = texts(shell, "sched_switch")
+    assert out.startswith("prev_comm=sh prev_pid=2000 prev_prio=120 prev_state=S ==>")
+    assert back.endswith("==> next_comm=sh next_pid=2000 next_prio=120")
 
 
 def test_a_sleep_is_told_by_its_state_and_the_idle_task_comes(shell: Shell) -> None:

@@ -592,6 +592,12 @@ ENDFUNC scheduler_tick
 
 FUNC __sysvec_call_function_single      # rdi pt_regs: another CPU, or the host, has tasks to be woken here
     PROLOGUE
+    xor edi, edi
+    xchg rdi, gs:[HOST_WAKE]
+    test rdi, rdi
+    je .Lqueue
+    call wake_up_process
+.Lqueue:
     cmp qword ptr gs:[WAKE_LIST], 0
     je .Lout
     call sched_ttwu_pending

@@ -178,8 +178,12 @@ FUNC pick_next_task_idle                # rdi per-CPU page; rax the idle task
     EPILOGUE
 ENDFUNC pick_next_task_idle
 
-FUNC select_task_rq_fair                # rdi task; eax CPU: where it ran last
+FUNC select_task_rq_fair                # rdi task; eax CPU: where the host says, else where it ran last
     PROLOGUE
+    xor eax, eax
+    xchg eax, [rdi + TASK_WAKE_CPU]
+    dec eax
+    jns .Lout
     mov eax, [rdi + TASK_CPU]
     cmp eax, [rip + nr_cpu_ids]
     jb .Lout
