@@ -94,7 +94,8 @@ class Modules:
         del self.loaded[module.name]
         self.generation += 1
         if self.is_running(module):
-            log.error("%s was unloaded with a task in it: its text stays", module.name)
+            # Whoever it is goes on; or it is only a word that was left on a stack.
+            log.info("a stack leads into %s, which is gone: its text stays", module.name)
             return
         for section, (address, data) in module.segments.items():
             filler = _INT3 if section.startswith(".text") else b"\0"

@@ -258,9 +258,12 @@ ENDOBJECT users
         assert tree.read(FILE) == ""
 
 
-def test_text_that_a_module_left_with_a_task_in_it_is_kept(tree: Tree) -> None:
+def test_text_that_a_module_left_with_a_task_in_it_is_kept(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
     tree.echo("load ext4", FILE)
     assert unload_from_inside(tree, EXT4) == [0]
+    assert caplog.records == []
     assert tree.read("emulator/call") == "ext4_ask() = 3\n", "the call came to its end"
     assert (tree.read(FILE), listing(tree)) == ("", NAMES)
 
