@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
-from support.ftrace_kernel import load_code
+from support.ftrace_kernel import assembled_module, load_code
 from support.tracefs import Tree, tracefs
 
 from emulated_kernel.text_poke import NOP5, PokeMethod
@@ -28,14 +28,17 @@ from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_RECURSION,
     FTRACE_OPS_FL_SAVE_REGS,
 )
+from ftracefs.ftrace.registration import ftrace_enable_sysctl
 
 NAMES = ["add_one", "double", "add_one_twice", "loop_add", "replacement"]
+OF_MODULE = "mod_add"
 # What may replace what, so that no chain of patches comes back to where it began.
 PATCHES = {
     "add_one": ["double", "replacement"],
     "double": ["replacement"],
     "loop_add": ["add_one", "double"],
     "add_one_twice": ["add_one"],
+    OF_MODULE: ["double", "replacement"],
 }
 U64 = (1 << 64) - 1
 STEPS = 2_000
@@ -53,6 +56,16 @@ FUNC_NOTRACE add_1000_prog       # to what the function returned
     add qword ptr [rdi + 48], 1000
     ret
 ENDFUNC add_1000_prog
+"""
+MODULE = """# Its function is five more than add_one.
+FUNC mod_add
+    push rbp
+    mov rbp, rsp
+    call add_one
+    lea rax, [rax + 5]
+    pop rbp
+    ret
+ENDFUNC mod_add
 """
 TARGETS = {"target_add_10": 10, "target_add_20": 20}
 
@@ -84,6 +97,7 @@ class Storm:
         self.ftrace = ftrace = tree.tracing.ftrace
         self.choice = random.Random(seed)
         self.code = load_code(ftrace, CODE)
+        self.module = assembled_module("mod", MODULE)
         self.graph = Counter(ftrace.fgraph.graph_ops, self.graph_hits)
         self.counters = [self.graph]
         for flags in (
@@ -100,9 +114,12 @@ class Storm:
         self.patched: dict[str, list[str]] = {name: [] for name in PATCHES}
         self.bpf: dict[str, BpfTrampoline] = {}
         self.meanwhile: list[tuple[str, int]] = []
+        self.is_on = True
+        self.names = list(NAMES)
 
     def address(self, name: str) -> int:
-        address = self.code.get(name) or self.ftrace.kallsyms.kallsyms_lookup_name(name)
+        address = self.module.labels.get(name) or self.code.get(name)
+        address = address or self.ftrace.kallsyms.kallsyms_lookup_name(name)
         assert address is not None
         return address
 
@@ -115,6 +132,8 @@ class Storm:
 
     def returns(self, name: str, x: int, *, count: bool = True) -> int:
         """What a call returns; `count` it for the ops that see it."""
+        if not self.is_on:
+            return self._body(name, x, count) & U64
         if count:
             for counter in self.counters:
                 counter.calls += counter.takes(name)
@@ -127,7 +146,7 @@ class Storm:
         """For each op how often it sees a call of each function with 2."""
         kept = [counter.calls for counter in self.counters]
         seen: list[dict[str, int]] = [{} for _ in self.counters]
-        for name in NAMES:
+        for name in self.names:
             before = [counter.calls for counter in self.counters]
             self.returns(name, 2)
             for counts, counter, old in zip(seen, self.counters, before, strict=True):
@@ -145,6 +164,8 @@ class Storm:
             return 2 * x
         if name == "replacement":
             return x + 100
+        if name == OF_MODULE:
+            return self.returns("add_one", x, count=count) + 5
         if name == "add_one_twice":
             return self.returns("add_one", self.returns("add_one", x, count=count), count=count)
         assert name == "loop_add"
@@ -154,6 +175,8 @@ class Storm:
         return total
 
     def site_should_call(self, name: str) -> int | None:
+        if not self.is_on:
+            return None
         users = [c.ops for c in self.counters if c.takes(name)]
         direct: int | None = None
         if name in self.direct:
@@ -196,16 +219,18 @@ class Storm:
 
     def call_meanwhile(self) -> None:
         """Between two phases of a patch."""
-        name = self.choice.choice(NAMES)
-        self.meanwhile.append((name, self.ftrace.machine.call(name, 2, cpu=1)))
+        name = self.choice.choice(self.names)
+        self.meanwhile.append((name, self.ftrace.machine.call(self.address(name), 2, cpu=1)))
 
     def check(self) -> None:
-        for name in NAMES:
+        for name in self.names:
             assert self.site_calls(name) == self.site_should_call(name), name
-        for name in self.choice.sample(NAMES, 3):
+        for name in self.choice.sample(self.names, 3):
             x = self.choice.randrange(1, 5)  # loop_add of 0 has no end
             cpu = self.choice.randrange(2)
-            assert self.ftrace.machine.call(name, x, cpu=cpu) == self.returns(name, x), (name, x)
+            assert self.ftrace.machine.call(self.address(name), x, cpu=cpu) == self.returns(
+                name, x
+            ), (name, x)
         assert self.hits() == [c.calls for c in self.counters]
 
     def step(self, change: Callable[[], None]) -> None:
@@ -213,11 +238,11 @@ class Storm:
 
         An op for which the change makes no difference has missed none of them.
         """
-        before = {name: self.returns(name, 2, count=False) for name in NAMES}
+        before = {name: self.returns(name, 2, count=False) for name in self.names}
         rules = self.counts()
         hits, self.meanwhile = self.hits(), []
         self.ftrace.machine.run(change)
-        after = {name: self.returns(name, 2, count=False) for name in NAMES}
+        after = {name: self.returns(name, 2, count=False) for name in self.names}
         for name, value in self.meanwhile:
             # Who calls a function twice may meet both.
             twice = name in ("loop_add", "add_one_twice") and before[name] != after[name]
@@ -250,7 +275,7 @@ class Storm:
 
     def filter(self) -> None:
         counter = self.choice.choice(self.counters)
-        some = set(self.choice.sample(NAMES, self.choice.randrange(4)))
+        some = set(self.choice.sample(self.names, self.choice.randrange(4)))
         ips = [self.address(name) for name in some]
         enable = self.choice.random() < 0.7
         ftrace_set_hash(self.ftrace, counter.ops, ips, reset=True, enable=enable)
@@ -260,7 +285,7 @@ class Storm:
             counter.unwanted = some
 
     def direct_call(self) -> None:
-        name = self.choice.choice(NAMES)
+        name = self.choice.choice(self.names)
         target = self.choice.choice(list(TARGETS))
         ops = self.direct_ops.get(name)
         if ops is None:
@@ -281,13 +306,16 @@ class Storm:
             self.ftrace.unregister_ftrace_direct(ops, self.address(self.direct.pop(name)))
 
     def livepatch(self) -> None:
-        name = self.choice.choice(list(PATCHES))
+        name = self.choice.choice([name for name in PATCHES if name in self.names])
         stack, patches = self.patched[name], self.ftrace.livepatch
         new = self.choice.choice(PATCHES[name])
-        if stack and self.choice.random() < 0.6:
+        if not self.is_on:
+            old, address = self.address(name), self.address(new)
+            self.refused(errno.EBUSY, lambda: patches.klp_patch_func(old, address))
+        elif stack and self.choice.random() < 0.6:
             gone = self.choice.choice([None, *stack])
-            address = None if gone is None else self.address(gone)
-            patches.klp_unpatch_func(self.address(name), address)
+            new_func = None if gone is None else self.address(gone)
+            patches.klp_unpatch_func(self.address(name), new_func)
             self.patched[name] = [] if gone is None else [n for n in stack if n != gone]
         elif new not in stack:
             patches.klp_patch_func(self.address(name), self.address(new))
@@ -305,7 +333,7 @@ class Storm:
         ops.free()
 
     def bpf_program(self) -> None:
-        name = self.choice.choice(NAMES)
+        name = self.choice.choice(self.names)
         program, kind = self.address("add_1000_prog"), BpfAttachType.BPF_TRACE_FEXIT
         if name in self.bpf:
             self.bpf.pop(name).bpf_trampoline_unlink_prog(kind, program)
@@ -317,6 +345,37 @@ class Storm:
             made.bpf_trampoline_link_prog(kind, program)
             self.bpf[name] = made
 
+    def sysctl(self) -> None:
+        """ftrace_enabled, which live patches keep on."""
+        if self.is_on and any(self.patched.values()):
+            flags = self.ftrace.records.flags.copy()
+            self.refused(errno.EBUSY, lambda: ftrace_enable_sysctl(self.ftrace, False))
+            assert (self.ftrace.records.flags == flags).all()
+            return
+        ftrace_enable_sysctl(self.ftrace, not self.is_on)
+        self.is_on = not self.is_on
+
+    def come_or_go_of_module(self) -> None:
+        """Its live patches go with it; with a direct call on it, it would have to stay."""
+        ftrace = self.ftrace
+        if OF_MODULE not in self.names:
+            ftrace.machine.load_segments(dict(self.module.segments))
+            ftrace.load_module(self.module)
+            self.names.append(OF_MODULE)
+        elif OF_MODULE not in self.direct and OF_MODULE not in self.bpf:
+            self.names.remove(OF_MODULE)
+            start, code = self.module.segments[".text"]
+            ftrace.livepatch.klp_module_going(start, start + len(code))
+            self.patched[OF_MODULE] = []
+            ftrace.unload_module("mod")
+            ftrace.machine.load_segments({".text": (start, b"\xcc" * len(code))})
+            for counter in self.counters:
+                # Hashes of other ops keep the address, where the function will be once more.
+                if counter.registered or counter is self.graph:
+                    counter.unwanted -= {OF_MODULE}
+                    if counter.wanted is not None:
+                        counter.wanted -= {OF_MODULE}
+
     def refused(self, code: int, work: Callable[[], None]) -> None:
         with pytest.raises(TracefsError) as error:
             work()
@@ -324,6 +383,8 @@ class Storm:
 
     def calm(self) -> None:
         """Undo everything."""
+        if not self.is_on:
+            self.sysctl()
         program, kind = self.address("add_1000_prog"), BpfAttachType.BPF_TRACE_FEXIT
         for counter in self.counters:
             if counter.registered:
@@ -335,7 +396,9 @@ class Storm:
         for name, stack in self.patched.items():
             if stack:
                 self.ftrace.livepatch.klp_unpatch_func(self.address(name))
-        self.direct, self.bpf, self.patched = {}, {}, {}
+        self.direct, self.bpf, self.patched = {}, {}, {name: [] for name in PATCHES}
+        if OF_MODULE in self.names:
+            self.come_or_go_of_module()
 
 
 def text(ftrace: Ftrace) -> bytes:
@@ -376,9 +439,12 @@ def test_after_every_change_sites_calls_and_counts_are_what_the_rules_say(
         storm.livepatch,
         storm.second_ipmodify,
         storm.bpf_program,
+        storm.come_or_go_of_module,
     ]
     for _ in range(STEPS):
-        storm.step(storm.choice.choices(changes, [4, 4, 3, 3, 1, 2])[0])
+        if storm.choice.random() < (0.02 if storm.is_on else 0.2):
+            storm.step(storm.sysctl)
+        storm.step(storm.choice.choices(changes, [4, 4, 3, 3, 1, 2, 1])[0])
     if method is PokeMethod.INT3:
         assert ftrace.text_poke.int3_hits > STEPS / 10
     ftrace.text_poke.between_phases = lambda: None
