@@ -18,7 +18,7 @@ grep -q '^lcm:traceon:count=0$' set_ftrace_filter
 grep -q '^int_sqrt:traceoff:unlimited$' set_ftrace_filter
 
 # Counted or not are two kinds, and each is taken back by its own form.
-! echo '!lcm:traceon' >> set_ftrace_filter
+if echo '!lcm:traceon' >> set_ftrace_filter; then exit 1; fi
 echo '!lcm:traceon:0' >> set_ftrace_filter
 echo '!*:traceoff' >> set_ftrace_filter
 [ "$(grep -c : set_ftrace_filter)" = 0 ]
