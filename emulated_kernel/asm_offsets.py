@@ -292,6 +292,7 @@ _define(
 )
 _layout("REPEATS_", {"IP": 8, "PARENT_IP": 8, "COUNT": 8, "TS_LAST_CALL": 8}, size=32)
 _layout("MAPPER_", {"TABLE": 8, "MASK": 8, "COUNTS": 8}, size=24)
+_layout("EVENT_PROBE_", {"FILE": 8, "COUNT": 8, "ENABLE": 4}, size=24)
 # The shadow stack of a task, from task.RET_BASE to RET_END, and the words in front of it, which
 # begin at a multiple of FGT_ALIGN: a frame's address tells its depth and where the words are.
 _layout("FG_", {"RET": 8, "FUNC": 8, "CALLTIME": 8, "RETP": 8}, size=32)

@@ -49,6 +49,11 @@ class FtraceFuncMapper:
         value = self._memory.u64(self._counts + 8 * int(self._slots[found[0]]))
         return value - (1 << 64) if value >> 63 else value
 
+    def numbers(self, ips: Ips) -> list[int]:
+        """The numbers of those of `ips` that have one, as unsigned longs."""
+        numbers: list[int] = self._numbers()[np.isin(self._hash.ips, ips)].tolist()
+        return numbers
+
     def remove_ips(self, ips: Ips) -> None:
         """Forget some functions, which ascend (ftrace_func_mapper_remove_ip)."""
         numbers = self._numbers()

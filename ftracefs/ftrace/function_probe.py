@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -34,7 +33,6 @@ from ftracefs.ftrace.state import FtraceState
 UNLIMITED = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class FtraceProbeOps:
     """A kind of command (struct ftrace_probe_ops).
 
@@ -43,16 +41,27 @@ class FtraceProbeOps:
     hypercall does; it is told the probe and the vCPU.
     """
 
-    name: str
-    func: str
-    counts: bool = False
-    host: Callable[[FtraceFuncProbe, Vcpu], None] | None = None
+    def __init__(
+        self,
+        name: str,
+        func: str,
+        *,
+        counts: bool = False,
+        host: Callable[[FtraceFuncProbe, Vcpu], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.func = func
+        self.counts = counts
+        self.host = host
 
     def print(self, probe: FtraceFuncProbe, ip: int) -> str:
         """`vfs_read:traceoff:count=3` (ftrace_probe_print)."""
         count = probe.mapper.find_ip(ip) if probe.mapper is not None else None
         text = f"{probe.state.kallsyms.sprint_symbol_no_offset(ip)}:{self.name}"
         return f"{text}:unlimited" if count is None else f"{text}:count={count}"
+
+    def free(self, numbers: list[int]) -> None:
+        """Some functions do it no more; these were their numbers."""
 
 
 class FtraceFuncProbe:
@@ -103,10 +112,10 @@ class FuncProbes:
 
     def register_ftrace_function_probe(
         self, glob: bytes, probe_ops: FtraceProbeOps, data: int
-    ) -> None:
-        """Do it in the functions that `glob` means, `data` being the count of each.
+    ) -> int:
+        """Do it in the functions that `glob` means, `data` being the number of each.
 
-        EINVAL when it means none that does not do it already.
+        Returns how many there are. EINVAL when all do it already.
         """
         state = self._state
         probe = self._find(probe_ops)
@@ -133,6 +142,7 @@ class FuncProbes:
             if not probe.ops.flags & FTRACE_OPS_FL_ENABLED:
                 self._release_probe(probe)
             raise
+        return len(new)
 
     def _add_probe(self, probe: FtraceFuncProbe) -> None:
         self._probes.insert(0, probe)
@@ -172,7 +182,9 @@ class FuncProbes:
             ftrace_shutdown(state, probe.ops, 0)
         ftrace_hash_move_and_update_ops(state, probe.ops, left, enable=True)
         if probe.mapper is not None:
+            numbers = probe.mapper.numbers(gone)
             probe.mapper.remove_ips(gone)
+            probe_ops.free(numbers)
         listed = probe.listed.ips
         probe.listed = FtraceGraphHash.of(listed[~np.isin(listed, gone)])
         if not left.count:
@@ -182,16 +194,21 @@ class FuncProbes:
         location = self._state.kallsyms.kallsyms_lookup(ip)
         return b"" if location is None else location.name.encode()
 
-    def clear_ftrace_function_probes(self) -> bool:
-        """Do nothing anywhere any more: the trace array goes.
-
-        False when guest code may go on doing it: ftrace was disabled meanwhile.
-        """
-        if self._state.ftrace_disabled:
-            return not self._probes
+    def clear_ftrace_function_probes(self) -> None:
+        """Do nothing anywhere any more: the trace array goes."""
         for probe in list(self._probes):
-            self.unregister_ftrace_function_probe_func(None, probe.probe_ops)
-        return True
+            if self._state.ftrace_disabled:
+                self._defuse(probe)
+            else:
+                self.unregister_ftrace_function_probe_func(None, probe.probe_ops)
+
+    def _defuse(self, probe: FtraceFuncProbe) -> None:
+        """Call sites stay as they are and go on calling the op, which does nothing any more."""
+        stub = self._state.ftrace_stub
+        self._state.memory.set_u64(probe.ops.address + CONSTANTS["OP_PROBE_FUNC"], stub)
+        self._probes.remove(probe)
+        if probe.mapper is not None:
+            probe.probe_ops.free(probe.mapper.numbers(probe.filter.ips))
 
     def text(self) -> bytes:
         """What set_ftrace_filter shows of them (t_probe_show)."""

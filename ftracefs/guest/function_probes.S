@@ -182,3 +182,45 @@ FUNC_NOTRACE ftrace_snapshot
     pop rdi
     ret
 ENDFUNC ftrace_snapshot
+
+# --- enable_event, disable_event ------------------------------------------------------------------
+
+# The number of a function is the address of a struct event_probe_data, which all functions of a
+# command share. update_event_probe of the one in r8; uses r9.
+.macro UPDATE_EVENT_PROBE
+    mov r9, [r8 + EVENT_PROBE_FILE]
+    cmp dword ptr [r8 + EVENT_PROBE_ENABLE], 0
+    je 3f
+    and dword ptr [r9 + EVENT_FILE_FLAGS], ~EVENT_FILE_FL_SOFT_DISABLED
+    ret
+3:  or dword ptr [r9 + EVENT_FILE_FLAGS], EVENT_FILE_FL_SOFT_DISABLED
+    ret
+.endm
+
+FUNC_NOTRACE event_enable_probe
+    FTRACE_FUNC_MAPPER_FIND_IP .Lout
+    mov r8, [r8]
+    UPDATE_EVENT_PROBE
+.Lout:
+    ret
+ENDFUNC event_enable_probe
+
+FUNC_NOTRACE event_enable_count_probe
+    FTRACE_FUNC_MAPPER_FIND_IP .Lout
+    mov r8, [r8]
+    cmp qword ptr [r8 + EVENT_PROBE_COUNT], 0
+    je .Lout
+    mov r9, [r8 + EVENT_PROBE_FILE]
+    xor eax, eax
+    test dword ptr [r9 + EVENT_FILE_FLAGS], EVENT_FILE_FL_SOFT_DISABLED
+    sete al                                 # whether it records
+    cmp eax, [r8 + EVENT_PROBE_ENABLE]
+    je .Lout
+    cmp qword ptr [r8 + EVENT_PROBE_COUNT], -1
+    je .Lunlimited
+    dec qword ptr [r8 + EVENT_PROBE_COUNT]
+.Lunlimited:
+    UPDATE_EVENT_PROBE
+.Lout:
+    ret
+ENDFUNC event_enable_count_probe

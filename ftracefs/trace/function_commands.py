@@ -64,7 +64,10 @@ def function_commands(tr: TraceArray) -> dict[bytes, FtraceFuncCommand]:
         room = partial(tracing_alloc_snapshot_instance, tr)
         ftrace_trace_probe_callback(tr, ops, glob, param, prepare=room)
 
-    commands: dict[bytes, FtraceFuncCommand] = {b"snapshot": snapshot}
+    commands: dict[bytes, FtraceFuncCommand] = {
+        b"snapshot": snapshot,
+        **tr.tracing.event_commands.commands(tr),
+    }
     counted(b"traceon", probes.traceon, probes.traceon_count)
     counted(b"traceoff", probes.traceoff, probes.traceoff_count)
     counted(b"stacktrace", probes.stacktrace, probes.stacktrace_count)

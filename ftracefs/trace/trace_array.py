@@ -120,9 +120,9 @@ class TraceArray:
             raise TracefsError(errno.EBUSY, f"a file of instance {self.name} is open")
         self.ref = 0
         self.tracing_set_nop()
-        are_gone = self.func_probes.clear_ftrace_function_probes()
+        self.func_probes.clear_ftrace_function_probes()
         self.events.event_trace_del_tracer()
-        if self.tracing.ftrace.ftrace_destroy_function_files(self.ops) and are_gone:
+        if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
             self._free_trace_buffers()
 
     @property

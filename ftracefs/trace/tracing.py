@@ -18,6 +18,7 @@ from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import TRACE_CLOCKS, Clocks
+from ftracefs.trace.events.event_commands import EventCommands
 from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
@@ -79,6 +80,7 @@ class Tracing:
         self.console = Console(machine)
         self.probe_ops = FunctionProbeOps(self)
         self.dump_on_oops = DumpOnOops(self)
+        self.event_commands = EventCommands(self)
         self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {
