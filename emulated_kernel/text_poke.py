@@ -276,6 +276,11 @@ class TextPoke:
 
     # --- what was done ---------------------------------------------------------------------------
 
+    def clear_log(self) -> None:
+        """Forget the writes; the counters go on."""
+        self._log.clear()
+        self._logged = 0
+
     def patch_log(self) -> str:
         """The last writes, oldest first, each with the bytes before and after."""
         lines = [

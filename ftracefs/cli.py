@@ -1,4 +1,4 @@
-"""The command line: `ftracefs mount`, `unmount`, `check`.
+"""The command line: `ftracefs mount`, `unmount`, `reset`, `check`.
 
 Exit codes: 0 done, 1 failed (with a reason on stderr), 2 wrong usage. What takes time to import is
 imported by the command that needs it.
@@ -10,7 +10,9 @@ import argparse
 import logging
 import os
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
     )
     mount.add_argument("--pure", action="store_true", help="leave out the directory emulator/")
     mount.add_argument("--foreground", action="store_true", help="stay; Ctrl-C unmounts")
+    mount.add_argument(
+        "--until-eof",
+        action="store_true",
+        help="unmount at the end of standard input, which comes when a test that made a pipe of it"
+        " ends in whatever way; implies --foreground",
+    )
     mount.add_argument("--log", metavar="FILE", help="append the log to FILE")
     mount.set_defaults(command=_mount)
 
@@ -88,6 +96,15 @@ def parser() -> argparse.ArgumentParser:
     )
     unmount.add_argument("mountpoint", metavar="MOUNTPOINT")
     unmount.set_defaults(command=_unmount)
+
+    reset = commands.add_parser(
+        "reset",
+        help="put every file back to what it was after the mount",
+        description="Put every file of a mount back to what it was when it was mounted: tracer,"
+        " filters, options, buffers, instances, modules. Refused while one of them is open.",
+    )
+    reset.add_argument("mountpoint", metavar="MOUNTPOINT")
+    reset.set_defaults(command=_reset)
 
     check = commands.add_parser(
         "check",
@@ -130,6 +147,17 @@ def _unmount(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _reset(arguments: argparse.Namespace) -> int:
+    from ftracefs.mount import mountpoint
+
+    try:
+        mountpoint.reset(mountpoint.resolve(arguments.mountpoint))
+    except mountpoint.MountError as error:
+        _complain(error)
+        return FAILED
+    return DONE
+
+
 def _mount(arguments: argparse.Namespace) -> int:
     from ftracefs.mount import background, mountpoint, requirements
     from ftracefs.mount.tracefs import Options
@@ -155,13 +183,16 @@ def _mount(arguments: argparse.Namespace) -> int:
     build = arguments.build or _build
 
     log = Path(arguments.log).resolve() if arguments.log else None
+    stays = arguments.foreground or arguments.until_eof
+    if arguments.until_eof:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
 
     def serve(on_ready: Callable[[], None]) -> int:
-        _start_logging(log if arguments.foreground else None)
+        _start_logging(log if stays else None)
         return _serve(path, options, build, on_ready)
 
     try:
-        if arguments.foreground:
+        if stays:
             return serve(lambda: print(f"mounted on {path}; Ctrl-C unmounts", flush=True))
         log = log or _default_log(path)
         started = background.start(serve, log)
@@ -176,6 +207,12 @@ def _mount(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:  # it is mounted, whoever reads
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
     return DONE
+
+
+def _stop_at_end_of_input() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _build(options: Options) -> Tracefs:

@@ -19,6 +19,7 @@ from emulated_kernel.network import Network
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import CallResult, Task, Tasks
 from emulated_kernel.workload import TICK_HZ, Workload
+from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import Ftrace
 from ftracefs.guest import load_guest
@@ -77,6 +78,8 @@ class Session:
         self.workload = Workload(machine)
         self.host_events: HostEvents | None = None
         self.root = build_tree(self.tracing, pure=options.pure)
+        first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
+        self.reset = lambda: machine.run(first_values.restore)
         self.callers: Callers
         if options.isolated:
             self.callers = IsolatedCallers(machine)
@@ -137,4 +140,4 @@ class Session:
 def build(options: Options) -> Tracefs:
     """What `ftracefs mount` mounts. Raises ImageError for a kernel that cannot be run."""
     session = Session(options)
-    return Tracefs(session.root, session.callers, session.close)
+    return Tracefs(session.root, session.callers, session.close, session.reset)

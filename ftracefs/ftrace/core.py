@@ -169,6 +169,10 @@ class Ftrace(FtraceState):
         """The text of enabled_functions."""
         return show.enabled_functions(self)
 
+    def forget_touched(self) -> None:
+        """No function counts as touched any more but those that are patched now."""
+        show.forget_touched(self)
+
     def touched_functions(self) -> bytes:
         """The text of touched_functions."""
         return show.touched_functions(self)

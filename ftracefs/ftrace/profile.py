@@ -132,6 +132,15 @@ class FunctionProfiler:
         self._ftrace_profile_reset(stat)
         return stat
 
+    def forget(self) -> None:
+        """Give the tables back, unless they are in use."""
+        if self.ftrace_profile_enabled or not self._stats:
+            return
+        self._free(self._table)
+        for stat in self._stats:
+            self._free(stat.address, stat.hash, *stat.pages)
+        self._stats, self._table = [], 0
+
     def _free(self, *addresses: int) -> None:
         for address in addresses:
             self._memory.free(address)

@@ -32,6 +32,12 @@ def touched_functions(state: FtraceState) -> bytes:
     return _show(state, FTRACE_FL_TOUCHED)
 
 
+def forget_touched(state: FtraceState) -> None:
+    """Only functions that are patched now count as touched."""
+    idle = ~state.records.has(FTRACE_FL_ENABLED)
+    state.records.flags[idle] &= ~np.uint64(FTRACE_FL_TOUCHED)
+
+
 def _show(state: FtraceState, which: int) -> bytes:
     records = state.records
     rows = np.flatnonzero(records.has(which))

@@ -47,6 +47,12 @@ class Inodes:
             inode = self._table.setdefault(path, fresh)
         return inode
 
+    def forget(self) -> None:
+        """Owners, modes and times that were set are so no more; numbers stay."""
+        for inode in list(self._table.values()):
+            inode.uid, inode.gid, inode.mode = self._uid, self._gid, None
+            inode.atime_ns = inode.mtime_ns = inode.ctime_ns = self._born_ns
+
     def made(self, path: str) -> None:
         """A directory was made now: new inodes for it and its files, even under an old name."""
         self.gone(path)

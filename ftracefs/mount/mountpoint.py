@@ -22,6 +22,10 @@ SUBTYPE = "tracefs"
 # would name somebody else (another pid namespace, a daemon long dead).
 STOP_ATTRIBUTE = "user.ftracefs.stop"
 
+# Likewise for every file to be as it was after the mount: what a test needs before the next one.
+# It is refused with EBUSY while a file is open, and when a file would not go back.
+RESET_ATTRIBUTE = "user.ftracefs.reset"
+
 # How long a daemon may take to unmount itself.
 STOP_TIMEOUT = 10.0
 
@@ -146,6 +150,20 @@ def stop(path: Path) -> None:
         return
     if not _wait_until_gone(path):
         raise MountError(f"{path}: still mounted after {STOP_TIMEOUT:.0f} s")
+
+
+def reset(path: Path) -> None:
+    """Have the daemon behind the resolved `path` put every file back to its first value."""
+    mount = mounted_at(path)
+    if mount is None or not mount.is_ours:
+        raise MountError(f"{path}: no ftracefs is mounted there")
+    try:
+        os.setxattr(path, RESET_ATTRIBUTE, b"")
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno == errno.EBUSY:
+            why = "a file of it is open or in use; its log says which"
+        raise MountError(f"{path}: {why}") from None
 
 
 def _wait_until_gone(path: Path) -> bool:

@@ -35,7 +35,7 @@ from ftracefs.mount.binding import FileInfo
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.handles import Handle, Handles
 from ftracefs.mount.inodes import Inode, Inodes
-from ftracefs.mount.mountpoint import STOP_ATTRIBUTE
+from ftracefs.mount.mountpoint import RESET_ATTRIBUTE, STOP_ATTRIBUTE
 
 T = TypeVar("T")
 log = logging.getLogger("ftracefs.mount")
@@ -90,11 +90,13 @@ class Operations:
         *,
         on_mounted: Callable[[], None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
+        reset: Callable[[], None] | None = None,
     ) -> None:
         self._root = root
         self._callers = callers
         self._on_mounted = on_mounted
         self._on_stop = on_stop
+        self._reset = reset
         self._closing = threading.Event()
         self._inodes = Inodes(os.getuid(), os.getgid())
         self._handles = Handles()
@@ -231,8 +233,22 @@ class Operations:
     def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> None:
         if path == "/" and name == STOP_ATTRIBUTE:
             self._on_stop()
-            return
-        raise TracefsError(errno.EOPNOTSUPP, name)
+        elif path == "/" and name == RESET_ATTRIBUTE and self._reset is not None:
+            self._start_afresh(self._reset)
+        else:
+            raise TracefsError(errno.EOPNOTSUPP, name)
+
+    def _start_afresh(self, reset: Callable[[], None]) -> None:
+        """Everything back to its first value; refused while a file is open."""
+        self._handles.settle(_any)
+        try:
+            if used := sorted({handle.path for handle in self._handles}):
+                raise TracefsError(errno.EBUSY, f"open: {', '.join(used)}")
+            reset()
+        except TracefsError as error:
+            log.info("not reset: %s", error)
+            raise
+        self._inodes.forget()
 
     # Open files
 

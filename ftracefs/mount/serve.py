@@ -86,6 +86,7 @@ def serve(tracefs: Tracefs, path: Path, on_ready: Callable[[], None]) -> bool:
         tracefs.callers,
         on_mounted=on_ready,
         on_stop=lambda: events.put("asked to stop"),
+        reset=tracefs.reset,
     )
     session = _Session(operations, path, events)
     handlers = {

@@ -24,11 +24,15 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Tracefs:
-    """A tree of files and who runs their operations; `close` ends what is behind them."""
+    """A tree of files and who runs their operations; `close` ends what is behind them.
+
+    `reset` puts every file back to its first value.
+    """
 
     root: Directory
     callers: Callers
     close: Callable[[], None]
+    reset: Callable[[], None] | None = None
 
 
 Build = Callable[[Options], Tracefs]

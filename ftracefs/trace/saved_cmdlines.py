@@ -53,6 +53,14 @@ class SavedCmdlines:
         self._pids[idx], self._comms[idx] = pid, comm
         self._names = None
 
+    def clear(self) -> None:
+        """Forget every name, as if nobody had wanted any yet."""
+        self._cmdline_idx = 0
+        self._map_pid_to_cmdline.clear()
+        self._pids.clear()
+        self._comms.clear()
+        self._names = None
+
     def names(self) -> Mapping[int, str]:
         """Every known name by pid, as of now."""
         if self._names is None:

@@ -40,6 +40,7 @@ def never(options: Options) -> Tracefs:
         ["mount", "x", "--cpus", "two"],
         ["mount", "x", "--clock", "wall"],
         ["check", "x"],
+        ["reset"],
     ],
 )
 def test_wrong_usage_is_exit_code_2(
@@ -86,6 +87,11 @@ def test_the_module_is_the_command() -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "ftracefs: /no/such/mount: nothing is mounted there\n"
+
+
+def test_only_an_ftracefs_is_reset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reset", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"ftracefs: {tmp_path}: no ftracefs is mounted there\n"
 
 
 @pytest.mark.parametrize(("is_met", "code"), [(True, 0), (False, 1)])
