@@ -45,6 +45,11 @@ class Console:
         while self._bytes > KEPT_BYTES:
             self._bytes -= len(self._lines.popleft())
 
+    def clear(self) -> None:
+        """Forget what was shown."""
+        self._lines.clear()
+        self._bytes = 0
+
     def text(self) -> bytes:
         """All lines that are kept."""
         return b"".join(self._lines)

@@ -106,7 +106,8 @@ class FirstValues:
         now_lines = _read(file).splitlines()
         yield from (line for line in lines if line not in now_lines and not line.startswith("#"))
         yield from (
-            f"!{line.strip()}"
+            # A command for ever is taken back without its count.
+            f"!{line.strip().removesuffix(':unlimited')}"
             for line in reversed(now_lines)
             if line not in lines and not line.startswith("#")
         )
@@ -125,6 +126,7 @@ class FirstValues:
         tracing.ftrace.profiler.forget()
         tracing.ftrace.forget_touched()
         tracing.ftrace.text_poke.clear_log()
+        tracing.console.clear()
         for _, file in _files(self._root):
             if isinstance(file, CallFile):
                 file.last = ""

@@ -19,7 +19,7 @@ GOES_ON = re.compile(r"emulator/kernel|per_cpu/cpu\d+/stats|emulator/patch_log")
 ENDLESS = re.compile(r".*trace_pipe(_raw)?|.*snapshot_raw")
 RECORDS = re.compile(r"(.*/)?(trace|snapshot)|trace_stat/.*")
 VALUES = (
-    *("1", "0", "2", "100", "vfs_read", "function"),
+    *("1", "0", "2", "100", "vfs_read", "function", "sched:sched_switch"),
     *("gcd 12 18", "gcd lcm", "gcd bpf_trampoline", "unload ext4"),
 )
 # Options nobody can switch on, and files whose text no write changes by itself.
@@ -96,6 +96,17 @@ def test_all_files_together_go_back(shell: Shell) -> None:
     shell.echo("function", "current_tracer")
     for path in control_files(shell):
         change(shell, path)
+    shell.session.reset()
+    assert texts(shell) == first
+
+
+def test_commands_and_filters_for_a_module_to_come_go(shell: Shell) -> None:
+    first = texts(shell)
+    for word in ("gcd:traceoff:3", "lcm:stacktrace", "vfs_*:snapshot", "*:mod:no_such_module"):
+        shell.echo(word, "set_ftrace_filter", append=True)
+    shell.echo("gcd:dump", "set_ftrace_filter", append=True)
+    shell.echo("gcd 12 18", "emulator/call")
+    assert shell.cat("emulator/console") != first["emulator/console"]
     shell.session.reset()
     assert texts(shell) == first
 
