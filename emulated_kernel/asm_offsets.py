@@ -250,6 +250,8 @@ _layout(
         "FUNC_REPEATS": 8,  # struct trace_func_repeats of each CPU, with the option func-no-repeats
         "PROBE_FUNC": 8,  # of a struct ftrace_func_probe, whose op this is: what a call does
         "PROBE_DATA": 8,  # and the counts of its functions (struct ftrace_func_mapper), or 0
+        "TRACE_ARRAY": 8,  # the struct trace_array it traces for, or 0
+        "SAVED_FUNC": 8,  # what ftrace_pid_func calls
     },
     size=128,
 )
@@ -285,7 +287,6 @@ _define(
     RB_GUARD_OFF=0x1,
     RB_GUARD_DISABLED=0x2,
     RB_GUARD_CPU_DISABLED=0x4,
-    RB_GUARD_PID=0x100,
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
     RB_GUARD_FUNCTION=0x400,  # the function tracer is gone, though its call sites could not be
     RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
@@ -357,13 +358,38 @@ _layout(
         "FILTERED_PIDS": 8,
         "FILTERED_NO_PIDS": 8,
         "IGNORE_PID": 8,  # a byte for each CPU: the task there is not to be traced
+        "FUNCTION_PIDS": 8,
+        "FUNCTION_NO_PIDS": 8,
+        "FTRACE_IGNORE_PID": 32,  # u32[nr_cpus]: the pid traced there, or FTRACE_PID_*
     },
-    size=64,
+    size=128,
+)
+_define(FTRACE_PID_IGNORE=0xFFFFFFFF, FTRACE_PID_TRACE=0xFFFFFFFE)
+# A set of pids (kernel/trace/pid_list.h): two levels of pointers above bitmaps.
+_define(
+    PID_UPPER1_SHIFT=22,
+    PID_UPPER2_SHIFT=14,
+    PID_UPPER_MASK=0xFF,
+    PID_LOWER_MASK=0x3FFF,
+    PID_CHUNK_BYTES=2048,  # either level's; one that is free holds the next free one's address
+    PID_LIMIT=1 << 30,  # MAX_PID
+)
+_layout(
+    "PIDS_",
+    {
+        "UPPER": 2048,
+        "UPPER_LIST": 8,
+        "LOWER_LIST": 8,
+        "FREE_UPPER_CHUNKS": 4,
+        "FREE_LOWER_CHUNKS": 4,
+    },
+    size=2072,
 )
 _layout("EVENT_FILE_", {"FLAGS": 4, "TYPE": 4, "TR": 8}, size=64)
 _define(
     EVENT_FILE_FL_ENABLED=0x1,
     EVENT_FILE_FL_RECORDED_CMD=0x2,
+    EVENT_FILE_FL_RECORDED_TGID=0x4,
     EVENT_FILE_FL_SOFT_MODE=0x20,
     EVENT_FILE_FL_SOFT_DISABLED=0x40,
     EVENT_FILE_FL_PID_FILTER=0x200,
