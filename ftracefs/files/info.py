@@ -1,4 +1,4 @@
-"""Files that only tell: README, saved_cmdlines, printk_formats, error_log."""
+"""What is known beside the records: README, names, thread groups, formats, error_log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ftracefs.files.base import TracefsFile
 from ftracefs.files.simple import SeqFile, ValueFile, ignore
+from ftracefs.trace.parsers import kstrtoul_from_user
 from ftracefs.trace.trace_array import TraceArray
 
 _HERE = Path(__file__).parent
@@ -34,6 +35,19 @@ def saved_cmdlines(tr: TraceArray) -> TracefsFile:
 def printk_formats(_tr: TraceArray) -> TracefsFile:
     """The formats of trace_printk and the strings of tracepoints: this kernel has none."""
     return SeqFile(str)
+
+
+def saved_cmdlines_size(tr: TraceArray) -> TracefsFile:
+    saved = tr.tracing.saved_cmdlines
+
+    def tracing_saved_cmdlines_size_write(data: bytes) -> None:
+        saved.tracing_resize_saved_cmdlines(kstrtoul_from_user(data))
+
+    return ValueFile(lambda: f"{saved.cmdline_num}\n", tracing_saved_cmdlines_size_write)
+
+
+def saved_tgids(tr: TraceArray) -> TracefsFile:
+    return SeqFile(tr.tracing.saved_tgids.text)
 
 
 def error_log(tr: TraceArray) -> TracefsFile:

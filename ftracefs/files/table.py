@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from ftracefs.files import (
     buffer,
+    cpumask,
     emulator,
     events,
     filters,
     graph,
     info,
     options,
+    pids,
     profile,
     stack,
     sysctl,
@@ -79,6 +81,8 @@ TOP_FILES = (
     File("max_graph_depth", 0o640, graph.max_graph_depth),
     File("printk_formats", 0o440, info.printk_formats),
     File("saved_cmdlines", 0o440, info.saved_cmdlines),
+    File("saved_cmdlines_size", 0o640, info.saved_cmdlines_size),
+    File("saved_tgids", 0o440, info.saved_tgids),
     File("set_graph_function", 0o640, graph.set_graph_function),
     File("set_graph_notrace", 0o640, graph.set_graph_notrace),
     File("stack_max_size", 0o640, stack.stack_max_size),
@@ -99,6 +103,8 @@ TRACE_ARRAY_FILES = (
     File("set_event", 0o640, events.set_event),
     File("set_ftrace_filter", 0o640, filters.set_ftrace_filter),
     File("set_ftrace_notrace", 0o640, filters.set_ftrace_notrace),
+    File("set_ftrace_notrace_pid", 0o640, pids.set_ftrace_notrace_pid),
+    File("set_ftrace_pid", 0o640, pids.set_ftrace_pid),
     File("snapshot", 0o640, SnapshotFile),
     File("timestamp_mode", 0o440, buffer.timestamp_mode),
     File("trace", 0o640, TraceFile),
@@ -107,6 +113,7 @@ TRACE_ARRAY_FILES = (
     File("trace_marker_raw", 0o220, trace_marker_raw),
     File("trace_options", 0o640, options.trace_options),
     File("trace_pipe", 0o440, TracePipeFile),
+    File("tracing_cpumask", 0o640, cpumask.tracing_cpumask),
     File("tracing_on", 0o640, buffer.tracing_on),
 )
 

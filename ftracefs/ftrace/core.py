@@ -19,7 +19,7 @@ from ftracefs.ftrace.guest_functions import GuestFunctions
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
-from ftracefs.ftrace.ops import FTRACE_OPS_FL_DYNAMIC, FtraceOps
+from ftracefs.ftrace.ops import FTRACE_OPS_FL_DYNAMIC, FTRACE_OPS_FL_PID, FtraceOps
 from ftracefs.ftrace.profile import FunctionProfiler
 from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
@@ -82,7 +82,8 @@ class Ftrace(FtraceState):
 
     def ftrace_allocate_ftrace_ops(self, name: str) -> FtraceOps:
         """The op of a trace array, whose hashes files and modules change."""
-        ops = self.new_ops(self.ftrace_stub, flags=FTRACE_OPS_FL_DYNAMIC, name=name)
+        flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_PID
+        ops = self.new_ops(self.ftrace_stub, flags=flags, name=name)
         self.filtered_ops.append(ops)
         return ops
 

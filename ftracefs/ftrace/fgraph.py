@@ -77,10 +77,11 @@ class FunctionGraph:
 
     # --- on and off ------------------------------------------------------------------------------
 
-    def register_ftrace_graph(self, array: int) -> None:
+    def register_ftrace_graph(self, array: int, graph_array: int = 0) -> None:
         """Record calls and returns in the buffers of `array`, a guest table with a word a CPU.
 
-        What the words lead to may also be the profiler's (see profile.py).
+        What the words lead to may also be the profiler's (see profile.py). `graph_array` is the
+        trace array they belong to, if its lists of pids are to be obeyed.
         EBUSY when somebody does so already, ENODEV when ftrace is disabled.
         """
         if self.ftrace_graph_active:
@@ -89,6 +90,9 @@ class FunctionGraph:
             raise TracefsError(errno.ENODEV, "ftrace is disabled")
         self.graph_ops.func = self._labels["ftrace_graph_func"]
         self.graph_ops.private = array
+        self._memory.set_u64(
+            self._labels["graph_array"], graph_array or self._labels["ftrace_no_array"]
+        )
         self._avoid = {_colour(page) for page in self._hot_pages(array)}
         self._start_graph_tracing()
         self.ftrace_graph_active = True

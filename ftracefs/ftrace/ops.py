@@ -70,6 +70,8 @@ class FtraceModLoad:
 class FtraceOps:
     """An op. `func` is the guest address of its callback; `private` is handed to it in the op.
 
+    `trace_array` is the guest address of the trace array it traces for, whose lists of pids an op
+    with FTRACE_OPS_FL_PID obeys. Linux has one pointer for both.
     Linux keeps `mod_trace` and `mod_notrace` in the trace_array that owns the op.
     """
 
@@ -77,6 +79,7 @@ class FtraceOps:
     func: int
     flags: int = 0
     private: int = 0
+    trace_array: int = 0
     name: str = ""
     local_hash: FtraceOpsHash = field(default_factory=FtraceOpsHash)
     func_hash: FtraceOpsHash = field(init=False)
@@ -106,6 +109,8 @@ class FtraceOps:
         memory.set_u64(at + CONSTANTS["OP_LIST_FUNC"], self.list_func or self.func)
         memory.set_u64(at + CONSTANTS["OP_FLAGS"], self.flags)
         memory.set_u64(at + CONSTANTS["OP_PRIVATE"], self.private)
+        memory.set_u64(at + CONSTANTS["OP_TRACE_ARRAY"], self.trace_array)
+        memory.set_u64(at + CONSTANTS["OP_SAVED_FUNC"], self.saved_func)
         memory.set_u64(at + CONSTANTS["OP_DIRECT_CALL"], self.direct_call)
         self._write_table("FILTER", self.func_hash.filter_hash)
         self._write_table("NOTRACE", self.func_hash.notrace_hash)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.hash_update import (
     ftrace_hash_ipmodify_disable,
@@ -31,6 +32,7 @@ from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_ENABLED,
     FTRACE_OPS_FL_IPMODIFY,
     FTRACE_OPS_FL_PERMANENT,
+    FTRACE_OPS_FL_PID,
     FTRACE_OPS_FL_RCU,
     FTRACE_OPS_FL_REMOVING,
     FTRACE_OPS_FL_SAVE_REGS,
@@ -110,6 +112,8 @@ def _register(state: FtraceState, ops: FtraceOps) -> None:
     if not state.ftrace_enabled and ops.flags & FTRACE_OPS_FL_PERMANENT:
         raise TracefsError(errno.EBUSY, "ftrace is switched off")
     ops.saved_func = ops.func
+    if ftrace_pids_enabled(state, ops):
+        ops.func = state.labels["ftrace_pid_func"]
     needs_regs = ops.flags & FTRACE_OPS_FL_SAVE_REGS
     ops.list_func = state.labels["ftrace_ops_regs_func"] if needs_regs else 0
     ops.write_guest()
@@ -212,6 +216,38 @@ def _unregister(state: FtraceState, ops: FtraceOps) -> None:
     if state.ftrace_enabled:
         update_ftrace_function(state)
     ops.func = ops.saved_func
+
+
+# --- pids ----------------------------------------------------------------------------------------
+
+
+def ftrace_pids_enabled(state: FtraceState, ops: FtraceOps) -> bool:
+    """Whether `ops` traces some tasks only: its trace array has a list of pids."""
+    if not ops.flags & FTRACE_OPS_FL_PID or not ops.trace_array:
+        return False
+    lists = ("TR_FUNCTION_PIDS", "TR_FUNCTION_NO_PIDS")
+    return any(state.memory.u64(ops.trace_array + CONSTANTS[name]) for name in lists)
+
+
+def ftrace_update_pid_func(state: FtraceState) -> None:
+    """Let each op's trampoline call ftrace_pid_func if it has to ask for pids, else the callback.
+
+    The call inside the trampoline is patched, the sites that lead there are not.
+    """
+    if state.ftrace_trace_function == state.ftrace_stub:
+        return
+    for ops in state.ops_list:
+        if ops.flags & FTRACE_OPS_FL_PID:
+            asks = ftrace_pids_enabled(state, ops)
+            ops.func = state.labels["ftrace_pid_func"] if asks else ops.saved_func
+            ops.write_guest()
+            ftrace_update_trampoline(state, ops)
+    update_ftrace_function(state)
+
+
+def ftrace_startup_all(state: FtraceState, command: int) -> None:
+    """Bring text in line with what `update_ftrace_function` has decided."""
+    _ftrace_startup_enable(state, command)
 
 
 # --- /proc/sys/kernel/ftrace_enabled ---------------------------------------------------------

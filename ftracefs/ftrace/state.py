@@ -17,7 +17,7 @@ from emulated_kernel.kallsyms import Kallsyms, Symbol
 from emulated_kernel.machine import Machine, Vcpu
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
-from ftracefs.ftrace.ops import FtraceOps
+from ftracefs.ftrace.ops import FTRACE_OPS_FL_PID, FtraceOps
 from ftracefs.ftrace.records import FtraceRecords
 from ftracefs.ftrace.trampoline_pages import TrampolinePages
 
@@ -85,7 +85,7 @@ class FtraceState:
         self.ftrace_number_of_groups = 0
         self.bugs: list[str] = []  # what ftrace_bug printed
 
-        self.global_ops = FtraceOps(self.memory, stub, name="global_ops")
+        self.global_ops = FtraceOps(self.memory, stub, flags=FTRACE_OPS_FL_PID, name="global_ops")
         self.filtered_ops = [self.global_ops]  # those with filter files: of each trace array
 
     # --- guest addresses -------------------------------------------------------------------------

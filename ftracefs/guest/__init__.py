@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky
 # place in Unicorn's jump cache costs 30 ns a call and more.
-_HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S")
+_HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S", "ftrace_pid.S")
 
 
 def load_guest(

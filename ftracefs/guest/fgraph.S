@@ -111,8 +111,10 @@ FUNC_NOTRACE ftrace_graph_func
     test r11, r11
     jne .Lnotrace_addr
 .Lwanted:
-    test dword ptr [r9 + RB_GUARD], RB_GUARD_PID
-    jne .Lout
+    mov rax, [rip + graph_array]            # ftrace_trace_task
+    mov r11d, gs:[CPU_NUMBER]
+    cmp dword ptr [rax + r11*4 + TR_FTRACE_IGNORE_PID], FTRACE_PID_IGNORE
+    je .Lout
     FRAME_DEPTH eax, edx
     mov r11d, [rip + fgraph_max_depth]
     dec r11d                                # no limit: the largest number
@@ -304,6 +306,9 @@ OBJECT ftrace_graph_notrace_hash
     .quad 0
     .quad 0
 ENDOBJECT ftrace_graph_notrace_hash
+OBJECT graph_array                          # struct trace_array: whose calls and returns are recorded
+    .quad ftrace_no_array
+ENDOBJECT graph_array
 OBJECT tracing_thresh                       # nanoseconds
     .quad 0
 ENDOBJECT tracing_thresh
@@ -330,3 +335,6 @@ OBJECT ftrace_stub_graph                    # GRAPH_BUFFER while nothing is trac
     .long RB_GUARD_OFF
     .long 0
 ENDOBJECT ftrace_stub_graph
+OBJECT ftrace_no_array                      # struct trace_array without a list of pids
+    .zero TR_SIZE
+ENDOBJECT ftrace_no_array

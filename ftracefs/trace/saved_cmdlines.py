@@ -7,25 +7,48 @@ switched while names were wanted, is shown as <...>.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
+from ftracefs.errors import TracefsError
+
 PID_MAX_DEFAULT = 0x8000
-CMDLINE_NUM = 6552  # what the allocation of 128 names is rounded up to
+SAVED_CMDLINES_DEFAULT = 128
+_BUFFER_BYTES = 131096  # struct saved_cmdlines_buffer without the names
+_ELEMENT_BYTES = 16 + 4  # a name, and the pid it belongs to
+_PAGE_BYTES = 4096
 _IDLE = "<idle>"
 _UNKNOWN = "<...>"
+
+
+def cmdline_num_of(val: int) -> int:
+    """How many names fit into what is allocated for `val`: a power of two of pages."""
+    pages = -(-(_BUFFER_BYTES + val * _ELEMENT_BYTES) // _PAGE_BYTES)
+    size = _PAGE_BYTES << (pages - 1).bit_length()
+    return (size - _BUFFER_BYTES) // _ELEMENT_BYTES
 
 
 class SavedCmdlines:
     """The ring of names. Filled on the machine thread; `names` is for any thread."""
 
-    def __init__(self, cmdline_num: int = CMDLINE_NUM) -> None:
-        self.cmdline_num = cmdline_num
+    def __init__(self, cmdline_num: int | None = None) -> None:
         self.cmdline_ref = 0
+        self._allocate(cmdline_num or cmdline_num_of(SAVED_CMDLINES_DEFAULT))
+
+    def _allocate(self, cmdline_num: int) -> None:
+        """allocate_cmdlines_buffer."""
+        self.cmdline_num = cmdline_num
         self._cmdline_idx = 0
         self._map_pid_to_cmdline: dict[int, int] = {}
         self._pids: dict[int, int] = {}  # by place in the ring
         self._comms: dict[int, str] = {}
         self._names: Mapping[int, str] | None = None
+
+    def tracing_resize_saved_cmdlines(self, val: int) -> None:
+        """Room for at least `val` names, and none of those there are. EINVAL: none or too many."""
+        if not 0 < val <= PID_MAX_DEFAULT:
+            raise TracefsError(errno.EINVAL, f"{val} names")
+        self._allocate(cmdline_num_of(val))
 
     def tracing_start_cmdline_record(self) -> None:
         """Somebody wants names from now on."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ftrace.function_probe import FuncProbes
@@ -19,6 +20,7 @@ from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, ArrayBuffer
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
 from ftracefs.trace.events.trace_events import TraceEvents
+from ftracefs.trace.function_pids import FunctionPids
 from ftracefs.trace.options import (
     OPTION_NAMES,
     TraceIter,
@@ -66,10 +68,13 @@ class TraceArray:
         self.err_log = ErrorLog()
         self.ref = 1  # itself and its open files: the instance may not go meanwhile
         self.trace_ref = 0  # open readers that consume: the tracer may not change meanwhile
+        self.tracing_cpumask = (1 << tracing.machine.nr_cpus) - 1
         self._pipe_cpumask: set[int] = set()
         self._clock_words = tracing.clocks.words(self.clock)
         self._allocate_trace_buffers(size)
         self.func_probes = FuncProbes(tracing.ftrace, self.buffer.table)
+        self.function_pids = FunctionPids(tracing, self.address)
+        ops.trace_array = self.address
         self.events = TraceEvents(self)
 
     def _allocate_trace_buffers(self, size: int) -> None:
@@ -79,11 +84,15 @@ class TraceArray:
         with ExitStack() as undo:
             self._marker_page = machine.alloc(TRACE_BUF_SIZE)
             undo.callback(machine.free, self._marker_page)
+            # What guest code knows of the trace array (struct trace_array).
+            self.address = machine.alloc(CONSTANTS["TR_SIZE"], 64)
+            undo.callback(machine.free, self.address)
             buffer = RingBuffer(machine.memory, percpu, size)
             undo.callback(buffer.free)
             self.array_buffer = ArrayBuffer(buffer)
             self.max_buffer = ArrayBuffer(RingBuffer(machine.memory, percpu, EMPTY_BUFFER_SIZE))
             undo.pop_all()
+        machine.memory.set_u64(self.address + CONSTANTS["TR_BUFFERS"], self.buffer.table)
         for buffer in (self.buffer, self.max_buffer.buffer):
             buffer.set_overwrite(bool(self.trace_flags & TraceIter.OVERWRITE))
         self._set_clock_words()
@@ -92,6 +101,7 @@ class TraceArray:
         self.buffer.free()
         self.max_buffer.buffer.free()
         self.tracing.machine.free(self._marker_page)
+        self.tracing.machine.free(self.address)
 
     def _set_clock_words(self) -> None:
         for array_buffer in (self.array_buffer, self.max_buffer):
@@ -122,6 +132,7 @@ class TraceArray:
         self.tracing_set_nop()
         self.func_probes.clear_ftrace_function_probes()
         self.events.event_trace_del_tracer()
+        self.function_pids.free()
         if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
             self._free_trace_buffers()
 
@@ -206,6 +217,17 @@ class TraceArray:
         if taken >> 63:
             raise TracefsError((1 << 64) - taken, "nothing can be recorded")
         return taken
+
+    def tracing_set_cpumask(self, cpumask: int) -> None:
+        """Record on the CPUs of this mask (a bit each) and on no others."""
+        for cpu in range(self.nr_cpus):
+            was_in, is_in = self.tracing_cpumask >> cpu & 1, cpumask >> cpu & 1
+            for buffer in (self.buffer, self.max_buffer.buffer):
+                if was_in and not is_in:
+                    buffer.cpus[cpu].record_disable()
+                elif is_in and not was_in:
+                    buffer.cpus[cpu].record_enable()
+        self.tracing_cpumask = cpumask
 
     # --- tracer ----------------------------------------------------------------------------------
 
@@ -321,6 +343,12 @@ class TraceArray:
         elif flag is TraceIter.RECORD_CMD:
             for tr in self.tracing.trace_arrays():
                 tr.events.trace_event_enable_cmd_record(enabled)
+        elif flag is TraceIter.RECORD_TGID:
+            self.tracing.saved_tgids.alloc_tgid_map()
+            for tr in self.tracing.trace_arrays():
+                tr.events.trace_event_enable_tgid_record(enabled)
+        elif flag is TraceIter.FUNC_FORK:
+            self.function_pids.ftrace_pid_follow_fork(enabled)
 
     def set_tracer_option(self, tracer: Tracer, name: str, enabled: bool) -> None:
         """Switch an option of a tracer, in charge or not; EINVAL if the tracer will not have it."""
@@ -402,6 +430,7 @@ class TraceArray:
             self.clock.in_ns,
             time_start=array_buffer.time_start,
             annotate=array_buffer.buffer.overruns() > 0,
+            tgids=self.tracing.saved_tgids.tgids(),
             graph=layout(self) if layout is not None else None,
             graph_events=graph_layout(self),
         )

@@ -24,6 +24,7 @@ from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
+from ftracefs.trace.saved_tgids import SavedTgids
 from ftracefs.trace.sched_switch import SchedSwitch
 from ftracefs.trace.trace_array import TRACE_BUF_SIZE_DEFAULT, TraceArray
 from ftracefs.trace.trace_stack import StackTracer
@@ -81,7 +82,8 @@ class Tracing:
         self.probe_ops = FunctionProbeOps(self)
         self.dump_on_oops = DumpOnOops(self)
         self.event_commands = EventCommands(self)
-        self.sched_switch = SchedSwitch(machine, self.saved_cmdlines)
+        self.saved_tgids = SavedTgids()
+        self.sched_switch = SchedSwitch(machine, self.saved_cmdlines, self.saved_tgids)
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {
             option.name: option.default for tracer in TRACE_TYPES for option in tracer.options

@@ -28,6 +28,10 @@ SECTIONS = [
     "stack_trace",
     "sysctl",
     "function_commands",
+    "set_ftrace_pid",
+    "set_ftrace_notrace_pid",
+    "tracing_cpumask",
+    "saved_cmdlines_size",
 ]
 
 

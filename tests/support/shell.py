@@ -77,6 +77,13 @@ class Shell:
             self.machine.run(file.flush)
             self.machine.run(file.fput)
 
+    def truncate(self, path: str) -> None:
+        """`: > PATH`."""
+        flags = os.O_WRONLY | os.O_TRUNC
+        file = self.machine.run(lambda: self.node(path).open(flags, CALLER))  # type: ignore[union-attr]
+        self.machine.run(file.flush)
+        self.machine.run(file.release)
+
 
 @contextmanager
 def isolated(*, cpus: int = 2, clock: str = "virtual") -> Iterator[Shell]:

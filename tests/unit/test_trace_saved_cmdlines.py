@@ -1,8 +1,14 @@
-"""Names of pids."""
+"""Names and thread groups of pids."""
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
+from ftracefs.errors import TracefsError
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
+from ftracefs.trace.saved_tgids import SavedTgids
 
 
 def test_a_saved_name_is_found_and_listed_in_the_order_of_saving() -> None:
@@ -44,3 +50,36 @@ def test_pids_equal_modulo_32768_share_a_place() -> None:
     saved.trace_save_cmdline(9, "old")
     saved.trace_save_cmdline(9 + 0x8000, "new")
     assert saved.names() == {9 + 0x8000: "new"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "got"), [(1, 6552), (6552, 6552), (6553, 19659), (19660, 45874), (32768, 45874)]
+)
+def test_a_new_size_is_what_fits_into_its_pages_and_empties_the_ring(asked: int, got: int) -> None:
+    saved = SavedCmdlines()
+    assert saved.cmdline_num == 6552
+    saved.trace_save_cmdline(5, "bash")
+    saved.tracing_resize_saved_cmdlines(asked)
+    assert saved.cmdline_num == got
+    assert saved.text() == ""
+
+
+@pytest.mark.parametrize("asked", [0, 32769, 1 << 40])
+def test_no_names_and_more_than_there_are_pids_are_refused(asked: int) -> None:
+    saved = SavedCmdlines()
+    with pytest.raises(TracefsError) as refused:
+        saved.tracing_resize_saved_cmdlines(asked)
+    assert refused.value.errno == errno.EINVAL
+
+
+def test_thread_groups_are_saved_once_there_is_a_map() -> None:
+    saved = SavedTgids()
+    saved.trace_save_tgid(12, 10)
+    assert saved.text() == ""
+    saved.alloc_tgid_map()
+    for pid, tgid in ((12, 10), (3, 3), (0, 0)):
+        saved.trace_save_tgid(pid, tgid)
+    assert saved.text() == "3 3\n12 10\n"
+    before = saved.tgids()
+    saved.trace_save_tgid(12, 11)
+    assert (before[12], saved.tgids()[12]) == (10, 11)

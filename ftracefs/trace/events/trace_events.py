@@ -12,13 +12,13 @@ import errno
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.trace_parser import TraceParser
 from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.event_file import (
     EVENT_FILE_FL_ENABLED,
     EVENT_FILE_FL_RECORDED_CMD,
+    EVENT_FILE_FL_RECORDED_TGID,
     EVENT_FILE_FL_SOFT_DISABLED,
     EVENT_FILE_FL_SOFT_MODE,
     EVENT_FILE_FL_WAS_ENABLED,
@@ -55,10 +55,8 @@ class TraceEvents:
         self._tr = tr
         self._tracing = tr.tracing
         self._machine = tr.tracing.machine
-        self.array = self._machine.alloc(CONSTANTS["TR_SIZE"], 64)
-        self._machine.memory.set_u64(self.array + CONSTANTS["TR_BUFFERS"], tr.buffer.table)
         self.files = [
-            TraceEventFile(self._machine, call, self.array)
+            TraceEventFile(self._machine, call, tr.address)
             for call in event_calls(tr.tracing)
             if call.can_be_enabled
         ]
@@ -72,7 +70,6 @@ class TraceEvents:
                 self.trace_event_enable_disable(file, False, soft_disable=True)
             file.free()
         self.files = []
-        self._machine.free(self.array)
 
     def __iter__(self) -> Iterator[TraceEventFile]:
         return iter(self.files)
@@ -115,6 +112,8 @@ class TraceEvents:
             file.set_flag(EVENT_FILE_FL_SOFT_DISABLED)
         if self._tr.trace_flags & TraceIter.RECORD_CMD:
             self._record_cmd(file, True)
+        if self._tr.trace_flags & TraceIter.RECORD_TGID:
+            self._record_tgid(file, True)
         call = file.call
         self._tracing.tracepoints.tracepoint_probe_register(
             call.name, self._probe(call), file.address
@@ -133,6 +132,7 @@ class TraceEvents:
         if disable and file.is_enabled:
             file.set_flag(EVENT_FILE_FL_ENABLED, False)
             self._record_cmd(file, False)
+            self._record_tgid(file, False)
             call = file.call
             self._tracing.tracepoints.tracepoint_probe_unregister(
                 call.name, self._probe(call), file.address
@@ -153,11 +153,28 @@ class TraceEvents:
         else:
             names.tracing_stop_cmdline_record()
 
+    def _record_tgid(self, file: TraceEventFile, on: bool) -> None:
+        """Want thread groups, or no longer, because of this event."""
+        if file.has(EVENT_FILE_FL_RECORDED_TGID) == on:
+            return
+        file.set_flag(EVENT_FILE_FL_RECORDED_TGID, on)
+        tgids = self._tracing.saved_tgids
+        if on:
+            tgids.tracing_start_tgid_record()
+        else:
+            tgids.tracing_stop_tgid_record()
+
     def trace_event_enable_cmd_record(self, enable: bool) -> None:
         """The option record-cmd has changed: it holds for what is enabled already."""
         for file in self.files:
             if file.is_enabled:
                 self._record_cmd(file, enable)
+
+    def trace_event_enable_tgid_record(self, enable: bool) -> None:
+        """The same of record-tgid."""
+        for file in self.files:
+            if file.is_enabled:
+                self._record_tgid(file, enable)
 
     def ftrace_clear_events(self) -> None:
         """Disable every event."""

@@ -37,7 +37,7 @@ def graph_trace_init(tr: TraceArray) -> None:
     _set_guard(tr, False)
     graph_clock_changed(tr)
     _settle_guard(tr)
-    fgraph.register_ftrace_graph(tr.buffer.table)
+    fgraph.register_ftrace_graph(tr.buffer.table, tr.address)
     fgraph.on_change = partial(_settle_guard, tr)
     tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
 
@@ -58,7 +58,7 @@ def graph_clock_changed(tr: TraceArray) -> None:
 
 
 def _settle_guard(tr: TraceArray) -> None:
-    if tr.tracing.ftrace.fgraph.asks:
+    if tr.tracing.ftrace.fgraph.asks or tr.function_pids.enabled:
         _set_guard(tr, True)
 
 
