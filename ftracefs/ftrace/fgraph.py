@@ -98,7 +98,7 @@ class FunctionGraph:
         self.ftrace_graph_active = True
         for cpu in self._state.machine.cpus:
             cpu.set_word("GRAPH_BUFFER", self._memory.u64(array + 8 * cpu.number))
-        self._set_sched_switch_probe(self._labels["ftrace_graph_probe_sched_switch"])
+        self._watch_sched_switch(True)
         try:
             ftrace_startup(self._state, self.graph_ops, FTRACE_START_FUNC_RET)
         except BaseException:
@@ -116,13 +116,18 @@ class FunctionGraph:
         self.ftrace_graph_active = False
         for cpu in self._state.machine.cpus:
             cpu.set_word("GRAPH_BUFFER", self._labels["ftrace_stub_graph"])
-        self._set_sched_switch_probe(0)
+        self._watch_sched_switch(False)
 
-    def _set_sched_switch_probe(self, probe: int) -> None:
-        """Have the scheduler, if there is one, call `probe` at each switch."""
-        word = self._state.machine.image.labels.get("sched_switch_probe")
-        if word is not None:
-            self._memory.set_u64(word, probe)
+    def _watch_sched_switch(self, on: bool) -> None:
+        """Have the scheduler, if there is one, call ftrace_graph_probe_sched_switch."""
+        tracepoints = self._state.tracepoints
+        probe = self._labels["ftrace_graph_probe_sched_switch"]
+        if not tracepoints.exists("sched_switch"):
+            return
+        if on:
+            tracepoints.tracepoint_probe_register("sched_switch", probe, 0)
+        else:
+            tracepoints.tracepoint_probe_unregister("sched_switch", probe, 0)
 
     def _hot_pages(self, array: int) -> Iterator[int]:
         """What entry and return touch beside the shadow stack."""

@@ -16,6 +16,7 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.kallsyms import Kallsyms, Symbol
 from emulated_kernel.machine import Machine, Vcpu
 from emulated_kernel.text_poke import TextPoke
+from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_PID, FtraceOps
 from ftracefs.ftrace.records import FtraceRecords
@@ -56,6 +57,7 @@ class FtraceState:
         self.memory = machine.memory
         self.kallsyms = kallsyms
         self.text_poke = text_poke
+        self.tracepoints = Tracepoints(machine, machine.image, text_poke)
         self.labels = guest.labels
         self.records = FtraceRecords()
         self.trampoline_pages = TrampolinePages()

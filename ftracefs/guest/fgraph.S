@@ -268,25 +268,25 @@ FUNC_NOTRACE return_to_handler
     jmp .Lout
 ENDFUNC return_to_handler
 
-# void ftrace_graph_probe_sched_switch(struct task_struct *prev, struct task_struct *next)
+# void ftrace_graph_probe_sched_switch(void *ignore, bool preempt, prev, next, unsigned int prev_state)
 # Takes the time that next was not running off what it has not returned from, with the option
-# sleep-time off. Keeps rdi rsi.
+# sleep-time off.
 FUNC_NOTRACE ftrace_graph_probe_sched_switch
     cmp dword ptr [rip + fgraph_sleep_time], 0
     jne .Lout
     TRACE_CLOCK_LOCAL
-    mov r9, [rdi + TASK_RET_BASE]
+    mov r9, [rdx + TASK_RET_BASE]
     test r9, r9
     je 1f
     mov [r9 + FGT_TIMESTAMP], r8
-1:  mov r9, [rsi + TASK_RET_BASE]
+1:  mov r9, [rcx + TASK_RET_BASE]
     test r9, r9
     je .Lout
     mov rax, [r9 + FGT_TIMESTAMP]
     test rax, rax
     je .Lout
     sub r8, rax
-    mov r10, [rsi + TASK_RET_TOP]
+    mov r10, [rcx + TASK_RET_TOP]
 2:  cmp r10, r9
     je .Lout
     sub r10, FG_SIZE

@@ -12,7 +12,6 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.tasks import CallResult
-from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.state import GuestCode
@@ -74,7 +73,7 @@ class Tracing:
         self.call_function = call_function or self._call_outside_tasks
         self.ring_buffer_expanded = False
         self.clocks = Clocks(machine)
-        self.tracepoints = Tracepoints(machine, image, ftrace.text_poke)
+        self.tracepoints = ftrace.tracepoints
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
         self.stack_tracer = StackTracer(ftrace, self.label)

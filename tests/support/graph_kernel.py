@@ -9,6 +9,7 @@ from functools import cache
 from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, TEXT_BASE
 from emulated_kernel.assembler import assemble
 from emulated_kernel.image import KernelImage
+from emulated_kernel.images.builtin import JUMP_TABLE, KERNEL
 from emulated_kernel.machine import Machine, Rest
 from support.ftrace_kernel import SOURCE
 
@@ -212,6 +213,8 @@ ENDFUNC take_turn
 FUNC_NOTRACE switch_tasks       # rdi previous, rsi next
     push rbp
     push rbx
+    TRACE sched_switch, .Ltrace
+.Ltraced:
     push r12
     push r13
     push r14
@@ -224,15 +227,23 @@ FUNC_NOTRACE switch_tasks       # rdi previous, rsi next
     pop r12
     pop rbx
     pop rbp
-    mov rax, [rip + sched_switch_probe]
-    test rax, rax
-    je 1f
-    call rax
-1:  mov gs:[CURRENT_TASK], rsi
+    mov gs:[CURRENT_TASK], rsi
     mov eax, [rsi + TASK_PID]
     mov gs:[CURRENT_PID], eax
     ret
+.Ltrace:
+    push rdi
+    push rsi
+    mov rdx, rdi
+    mov rcx, rsi
+    xor esi, esi
+    DO_TRACE sched_switch
+    pop rsi
+    pop rdi
+    jmp .Ltraced
 ENDFUNC switch_tasks
+
+DEFINE_TRACE sched_switch
 
 .data
 .balign 8
@@ -241,16 +252,16 @@ waiting:
 turns:
     .long 0
     .long 0
-OBJECT sched_switch_probe
-    .quad 0
-ENDOBJECT sched_switch_probe
 """
 
 
 @cache
 def graph_kernel() -> KernelImage:
     sources = {"t.S": SOURCE, "g.S": GRAPH_SOURCE}
-    built = assemble(sources, {".text": TEXT_BASE, ".data": DATA_BASE}, CONSTANTS)
+    for name in ("frame.inc", "jump_label.inc", "tracepoint.inc"):
+        sources[name] = (KERNEL / "include" / name).read_text()
+    bases = {".text": TEXT_BASE, ".data": DATA_BASE, "__jump_table": JUMP_TABLE}
+    built = assemble(sources, bases, CONSTANTS)
     return KernelImage(
         "graph", built.segments, built.symbols, built.mcount, built.labels, built.constants
     )

@@ -380,11 +380,7 @@ FUNC_NOTRACE __switch_to_asm            # rdi previous, rsi next; rax previous
 ENDFUNC __switch_to_asm
 
 FUNC_NOTRACE __switch_to                # rdi previous, rsi next
-    mov rax, [rip + sched_switch_probe]
-    test rax, rax
-    je 1f
-    call rax                            # keeps rdi and rsi
-1:  mov gs:[CURRENT_TASK], rsi
+    mov gs:[CURRENT_TASK], rsi
     mov eax, [rsi + TASK_PID]
     mov gs:[CURRENT_PID], eax
     mov rax, gs:[SWITCH_COUNT]          # who ran is told to the host, which keeps their names
@@ -613,9 +609,3 @@ FUNC flush_smp_call_function_queue
 .Lout:
     EPILOGUE
 ENDFUNC flush_smp_call_function_queue
-
-.data
-.balign 8
-OBJECT sched_switch_probe               # what is called at each switch, if anything
-    .quad 0
-ENDOBJECT sched_switch_probe
