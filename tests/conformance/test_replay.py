@@ -32,6 +32,7 @@ SECTIONS = [
     "set_ftrace_notrace_pid",
     "tracing_cpumask",
     "saved_cmdlines_size",
+    "event_commands",
 ]
 
 
