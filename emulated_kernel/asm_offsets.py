@@ -277,6 +277,7 @@ _layout(
         "DROPPED": 8,
         "ENTRIES": 8,  # of the pages that were left, EVENTS is the current page's
         "ENTRIES_BYTES": 8,  # of the pages that were left and not overwritten
+        "STACKTRACE": 4,  # not zero: an event is followed by a stack trace
     },
     size=4096,
 )

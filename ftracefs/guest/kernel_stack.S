@@ -8,10 +8,8 @@ STACK_ENTRY_BYTES = 16
 STACK_SIZE = 12
 STACK_CALLER = 20
 
-# Records where the traced function was called from. In: rdi call site, rcx fregs, r9 buffer, r8
-# where the return address of the callback stands, eax how many of the functions nearest to it are
-# left out (0 or 1). Keeps rdi rsi rdx rcx r9 and what a function keeps.
-FUNC_NOTRACE __ftrace_trace_stack
+# From what functions are collected, at r12 and up to r13, till they are recorded.
+.macro STACK_ENTER
     push rdx
     push rbx
     push rbp
@@ -23,7 +21,24 @@ FUNC_NOTRACE __ftrace_trace_stack
     lea r14, [rip + ftrace_stacks]
     add r14, r10
     lea r13, [r14 + FTRACE_KSTACK_ENTRIES * 8]
-    mov r12, r14                            # the next entry
+    mov r12, r14
+.endm
+
+.macro STACK_LEAVE
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop rdx
+    ret
+.endm
+
+# From a callback: where the traced function was called from. In: rdi call site, rcx fregs, r9
+# buffer, r8 where the return address of the callback stands, eax how many of the functions nearest
+# to it are left out (0 or 1). Keeps rdi rsi rdx rcx r9 and what a function keeps.
+FUNC_NOTRACE __ftrace_trace_stack
+    STACK_ENTER
     lea r10, [rcx - 8]
     cmp r8, r10
     je .Ltrampoline
@@ -42,6 +57,23 @@ FUNC_NOTRACE __ftrace_trace_stack
     add r12, 8
 .Lfunction:
     call arch_stack_walk
+    call record_stack
+    STACK_LEAVE
+ENDFUNC __ftrace_trace_stack
+
+# From the probe of an event, which has a frame, with the option stacktrace: the probe and who called
+# it. In: r9 buffer. Keeps the same.
+FUNC_NOTRACE ftrace_trace_stack
+    STACK_ENTER
+    lea rbx, [rsp + 6 * 8]
+    call stack_trace_consume
+    call stack_walk_frames
+    call record_stack
+    STACK_LEAVE
+ENDFUNC ftrace_trace_stack
+
+# r9 buffer, r12 end of what was collected on this CPU, r14 its start. Uses rax rdx r8 r10 r11 r14.
+FUNC_NOTRACE record_stack
     mov rdx, r12
     sub rdx, r14
     add edx, STACK_ENTRY_BYTES
@@ -64,14 +96,8 @@ FUNC_NOTRACE __ftrace_trace_stack
     jb .Lcopy
     RB_COMMIT
 .Lout:
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop rdx
     ret
-ENDFUNC __ftrace_trace_stack
+ENDFUNC record_stack
 
 .data
 .balign 64

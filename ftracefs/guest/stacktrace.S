@@ -18,7 +18,12 @@ FUNC_NOTRACE arch_stack_walk
     add r12, 8
     mov rbx, [rcx + PT_RSP]
     call stack_trace_consume
-    jb .Lout
+    jae stack_walk_frames
+    ret
+ENDFUNC arch_stack_walk
+
+# The same from the function on whose frame rbp is.
+FUNC_NOTRACE stack_walk_frames
 .Lframe:
     test ebp, 1
     jne .Lregs
@@ -56,7 +61,7 @@ FUNC_NOTRACE arch_stack_walk
     jae .Lframe
 .Lout:
     ret
-ENDFUNC arch_stack_walk
+ENDFUNC stack_walk_frames
 
 # Takes the return address at [rbx] as the next entry at r12, or the one that the function graph
 # tracer has exchanged there for its own (ftrace_graph_ret_addr). Carry set: the walk ends, for want

@@ -119,6 +119,11 @@ class RingBuffer:
         for cpu_buffer in self.cpus:
             cpu_buffer.set_overwrite(overwrite)
 
+    def set_stacktrace(self, on: bool) -> None:
+        """Whether guest code records a stack trace behind each event (TRACE_ITER_STACKTRACE)."""
+        for cpu_buffer in self.cpus:
+            self._memory.set_u32(cpu_buffer.address + CONSTANTS["RB_STACKTRACE"], on)
+
     # --- size, counts ----------------------------------------------------------------------------
 
     def _chosen(self, cpu: int | None) -> Sequence[RingBufferPerCpu]:

@@ -95,6 +95,7 @@ class TraceArray:
         machine.memory.set_u64(self.address + CONSTANTS["TR_BUFFERS"], self.buffer.table)
         for buffer in (self.buffer, self.max_buffer.buffer):
             buffer.set_overwrite(bool(self.trace_flags & TraceIter.OVERWRITE))
+        self.buffer.set_stacktrace(bool(self.trace_flags & TraceIter.STACKTRACE))
         self._set_clock_words()
 
     def _free_trace_buffers(self) -> None:
@@ -340,6 +341,8 @@ class TraceArray:
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
             self.max_buffer.buffer.set_overwrite(enabled)
+        elif flag is TraceIter.STACKTRACE:
+            self.buffer.set_stacktrace(enabled)
         elif flag is TraceIter.RECORD_CMD:
             for tr in self.tracing.trace_arrays():
                 tr.events.trace_event_enable_cmd_record(enabled)
