@@ -563,3 +563,18 @@ def test_the_mapper_keeps_what_the_guest_counted(shell: Shell) -> None:
     in_machine(lambda: mapper.remove_ips(ips[2:]))
     assert [mapper.find_ip(int(ip)) for ip in ips[:4]] == [5, -1, None, None]
     in_machine(mapper.free)
+
+
+# --- beside filters of pids -----------------------------------------------------------------------
+
+
+def test_commands_do_not_ask_whose_call_it_is(shell: Shell) -> None:
+    trace(shell, "gcd")
+    shell.echo("1", "set_ftrace_pid")  # the caller is 1000
+    command(shell, "gcd:stacktrace:1 gcd:traceoff:1")
+    call(shell, "gcd 4 6")
+    assert lines(shell) == []  # traceoff comes first
+    shell.echo("1", "tracing_on")
+    call(shell, "gcd 4 6")
+    assert "<stack trace>" in lines(shell)
+    assert "gcd <-host_call" not in lines(shell)

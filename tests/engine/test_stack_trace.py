@@ -277,3 +277,26 @@ def test_an_option_changes_the_call_in_the_live_trampoline(shell: Shell) -> None
     shell.echo("nofunc_stack_trace", "trace_options")
     shell.echo("lcm 4 6", "emulator/call")
     assert records(shell) == ["gcd <-lcm"]
+
+
+@pytest.mark.parametrize("option", ["func_stack_trace", "func-no-repeats"])
+def test_options_keep_to_the_chosen_pids(shell: Shell, option: str) -> None:
+    trace(shell, "gcd", option)
+    shell.echo("1", "set_ftrace_pid")  # the caller is 1000
+    shell.echo("gcd 4 6 x3", "emulator/call")
+    assert records(shell) == []
+    shell.echo("1000", "set_ftrace_pid")
+    shell.echo("lcm 4 6", "emulator/call")
+    assert records(shell)[0] == "gcd <-lcm"
+    assert records(shell)[1:] in ([], [stack(TRAMPOLINE, "gcd", "lcm", "host_call")])
+
+
+def test_an_option_is_switched_while_pids_are_chosen(shell: Shell) -> None:
+    trace(shell, "gcd")
+    shell.echo("1", "set_ftrace_pid")  # the caller is 1000
+    shell.echo("1", "options/func_stack_trace")
+    shell.echo("gcd 4 6", "emulator/call")
+    assert records(shell) == []
+    shell.echo("", "set_ftrace_pid")
+    shell.echo("gcd 4 6", "emulator/call")
+    assert records(shell) == ["gcd <-host_call", stack(TRAMPOLINE, "gcd", "host_call")]
