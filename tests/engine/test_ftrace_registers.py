@@ -22,7 +22,7 @@ from support.registers import (
     REGISTERS,
     Marked,
 )
-from support.tracefs import tracefs
+from support.tracefs import Tree, tracefs
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.ftrace import Ftrace, FtraceOps
@@ -30,6 +30,11 @@ from ftracefs.ftrace.hash_update import ftrace_set_filter_ips
 from ftracefs.ftrace.modify import addr_from_call
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_RCU, FTRACE_OPS_FL_RECURSION, FTRACE_OPS_FL_SAVE_REGS
 
+MARK_TOO = """# A replacement.
+FUNC mark_too
+    ret
+ENDFUNC mark_too
+"""
 FRAME_BYTES = CONSTANTS["FRAME_BYTES"]
 RDI, RSI, RDX, RCX, RSP, _PREEMPT, AT_SP, FRAME = range(8)  # words that keep_frame keeps
 DEAD_AT_ENTRY = {"r10", "r11", "flags"}  # what a C function never finds an argument in
@@ -243,3 +248,85 @@ def test_function_graph_loses_nothing_on_the_way_in_and_no_result_on_the_way_out
             kept = ("rax", "rdx", *CALLEE_SAVED)
             assert {r: seen.left[r] for r in kept} == {r: seen.given[r] for r in kept}
         assert tree.read("trace").count("mark [marking]();") == 8
+
+
+# --- the engine's own callbacks -------------------------------------------------------------------
+
+
+def function_tracer(*options: str) -> Callable[[Tree], None]:
+    def start(tree: Tree) -> None:
+        for option in options:
+            tree.echo("1", f"options/{option}")
+        tree.echo("function", "current_tracer")
+
+    return start
+
+
+def function_graph_tracer(tree: Tree) -> None:
+    tree.echo("function_graph", "current_tracer")
+
+
+def function_graph_with_a_filter(tree: Tree) -> None:
+    tree.echo("mark", "set_graph_function")
+    tree.echo("add_one", "set_graph_notrace")
+    tree.echo("function_graph", "current_tracer")
+
+
+def profiler(tree: Tree) -> None:
+    tree.echo("1", "function_profile_enabled")
+
+
+def a_live_patch(tree: Tree) -> None:
+    tree.echo("mark mark_too", "emulator/livepatch")
+
+
+def a_direct_call_to_a_sample(tree: Tree) -> None:
+    tree.echo("mark my_tramp", "emulator/direct")
+
+
+def a_command(tree: Tree) -> None:
+    tree.echo("mark:stacktrace", "set_ftrace_filter")
+
+
+ENGINE = {
+    "function": function_tracer(),
+    "function with stacks": function_tracer("func_stack_trace"),
+    "function without repeats": function_tracer("func-no-repeats"),
+    "function with both": function_tracer("func_stack_trace", "func-no-repeats"),
+    "function_graph": function_graph_tracer,
+    "function_graph, filtered": function_graph_with_a_filter,
+    "the profiler": profiler,
+    "a live patch": a_live_patch,
+    "a direct call": a_direct_call_to_a_sample,
+    "a command": a_command,
+}
+CALLS = 300  # more than a page of the ring buffer holds
+
+
+@pytest.mark.parametrize("engine", ENGINE)
+def test_a_callback_leaves_the_next_one_its_arguments(poison: bool, engine: str) -> None:
+    """Of two ops the one registered first is called last."""
+    with tracefs(image=graph_kernel(), poison=poison) as tree:
+        ftrace = tree.tracing.ftrace
+        traced = Traced(ftrace)
+        tree.run(lambda: ftrace.load_functions("too", MARK_TOO))
+        looking = traced.on("keep_frame")
+        ENGINE[engine](tree)
+        assert len(ftrace.ops_list) > 1
+        assert ftrace.ops_list[-1] is looking
+        for _ in range(CALLS):
+            ftrace.memory.write(looking.private, bytes(28 * 8))
+            seen = traced.marked.call()
+            kept = struct.unpack("<28Q", ftrace.memory.read(looking.private, 28 * 8))
+            assert kept[RDI] == traced.site
+            assert kept[RSI] in (
+                traced.label("with_registers_return"),
+                ftrace.labels["return_to_handler"],
+            )
+            assert kept[RDX] == looking.address
+            frame = dict(zip(range(0, FRAME_BYTES, 8), kept[FRAME:], strict=True))
+            assert [frame[FRAME_OFFSETS[r]] for r in ARGUMENT_FRAME] == [
+                seen.given[r] for r in ARGUMENT_FRAME
+            ]
+            kept_by_callee = {r: seen.given[r] for r in CALLEE_SAVED}
+            assert {r: seen.left[r] for r in CALLEE_SAVED} == kept_by_callee
