@@ -11,9 +11,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.ftrace_kernel import NAMES, ftrace_machine, many_functions
+from support.ftrace_kernel import (
+    NAMES,
+    ftrace_machine,
+    load_module,
+    many_functions,
+    module_of,
+)
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.image import Module
 from emulated_kernel.text_poke import NOP5, PokeMethod
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
@@ -190,6 +197,26 @@ def test_a_filter_is_set_by_pattern(ftrace: Ftrace) -> None:
     assert [n for n in NAMES if not target(ftrace, n)] == ["add_one_twice"]
 
 
+def test_hashes_are_made_up_before_the_op_is_registered(ftrace: Ftrace) -> None:
+    ops = new_ops(ftrace)
+    names = {name: label(ftrace, name) for name in NAMES}
+    on(ftrace, lambda: ftrace_set_filter_ips(ftrace, ops, [names["six_sum"]]))
+    on(
+        ftrace,
+        lambda: ftrace_set_filter_ips(
+            ftrace, ops, [names[n] for n in ("add_one", "double", "nothing")], reset=True
+        ),
+    )
+    on(ftrace, lambda: ftrace_set_filter_ips(ftrace, ops, [names["double"]], remove=True))
+    on(ftrace, lambda: ftrace_set_hash(ftrace, ops, [names["nothing"]], enable=False))
+    assert [n for n in NAMES if target(ftrace, n)] == []
+    on(ftrace, lambda: ftrace.register_ftrace_function(ops))
+    assert [n for n in NAMES if target(ftrace, n)] == ["add_one"]
+    left = [names["add_one"], names["nothing"]]
+    on(ftrace, lambda: ftrace_set_filter_ips(ftrace, ops, left, remove=True))
+    assert [n for n in NAMES if target(ftrace, n)] == [n for n in NAMES if n != "nothing"]
+
+
 def test_sites_are_named_by_function_or_exactly(ftrace: Ftrace) -> None:
     double = label(ftrace, "double")
     assert ftrace_location(ftrace, double) == double + 4 == ftrace_location(ftrace, double + 4)
@@ -342,6 +369,44 @@ def test_a_wrong_byte_changes_no_site_and_disables_ftrace() -> None:
             ftrace, lambda: ftrace.open_regex(ftrace.global_ops, notrace=False, flags=0)
         ) == (errno.ENODEV)
         assert ftrace.machine.call("add_one", 1) == 2
+
+
+def test_a_wrong_byte_keeps_sites_from_changing_hands() -> None:
+    with ftrace_machine() as ftrace:
+        first, second = new_ops(ftrace), new_ops(ftrace, "count_call_too")
+        on(ftrace, lambda: ftrace.register_ftrace_function(first))
+        site = site_of(ftrace, "six_sum")
+        ftrace.memory.set_u8(site + 4, 0x99)
+        start, code = ftrace.machine.image.segments[".text"]
+        before = ftrace.memory.read(start, len(code))
+        assert refused(ftrace, lambda: ftrace.register_ftrace_function(second)) == errno.ENODEV
+        assert ftrace.memory.read(start, len(code)) == before
+        assert ftrace.ops_list == [first]
+        (report,) = ftrace.bugs
+        assert "Updating ftrace call site to call a different ftrace function" in report
+        assert report.endswith(
+            "\ttramp: "
+            f"{ftrace.kallsyms.sprint_symbol(second.trampoline)} (count_call_too+0x0/0x10)"
+            f"\ttramp: {ftrace.kallsyms.sprint_symbol(first.trampoline)} (count_call+0x0/0x10)"
+            f"\n expected tramp: {first.trampoline:x}"
+        )
+        assert ftrace.machine.call("add_one", 1) == 2
+        assert (hits(ftrace, first), hits(ftrace, second)) == (1, 0)
+        assert refused(ftrace, lambda: ftrace.unregister_ftrace_function(first)) == errno.ENODEV
+
+
+def test_a_wrong_byte_in_a_module_is_found_when_it_is_loaded() -> None:
+    with ftrace_machine() as ftrace:
+        good = module_of("good", ["good_one", "good_two"])
+        start, code = good.segments[".text"]
+        wrong = code[:16] + b"\x90" + code[17:]
+        module = Module("good", {".text": (start, wrong)}, good.symbols, good.mcount, good.labels)
+        load_module(ftrace, module)
+        (report,) = ftrace.bugs
+        assert "] good_two+0x0/0x10 [good]\n" in report
+        assert "Initializing ftrace call sites" in report
+        assert ftrace.ftrace_disabled
+        assert ftrace.memory.read(start, len(code)) == wrong
 
 
 def test_a_site_that_is_no_call_at_boot_disables_ftrace() -> None:
