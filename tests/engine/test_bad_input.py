@@ -173,8 +173,11 @@ def test_afterwards_the_machine_goes_on(fuzzed: Fuzzed) -> None:
             shell.echo(f"!{line}", path)
     shell.echo("1", "emulator/sysctl/ftrace_enabled")
     shell.echo("gcd", "set_ftrace_filter")
-    shell.echo("", "set_ftrace_notrace")
+    for path in ("set_ftrace_notrace", "set_ftrace_pid", "set_ftrace_notrace_pid"):
+        shell.echo("", path)
+    shell.echo("3", "tracing_cpumask")
     shell.echo("1", "tracing_on")
+    shell.echo("print-parent", "trace_options")
     shell.echo("function", "current_tracer")
     shell.echo("lcm 4 6", "emulator/call")
     assert shell.cat("emulator/call") == "lcm(4, 6) = 12\n"
