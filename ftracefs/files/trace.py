@@ -162,14 +162,14 @@ class TraceFile(_BufferFile):
     """Opening it with O_TRUNC for writing empties the buffer; what is written is ignored."""
 
     def buffer(self) -> RingBuffer:
-        return self._tr.buffer
+        return self._tr.printed_buffer.buffer
 
     def make(self) -> TraceText:
         return self._tr.trace_text(self._cpu)
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         if truncates(flags):
-            self._tr.tracing_reset_cpu(self._cpu)
+            self._tr.tracing_reset_printed_buffer(self._cpu)
         return _TraceOpen(self, self._tr, self._cpu) if is_readable(flags) else _WriteOnlyOpen()
 
 
@@ -181,6 +181,9 @@ class SnapshotFile(_BufferFile):
 
     def make(self) -> TraceText:
         return self._tr.snapshot_text(self._cpu)
+
+    def size(self) -> int | DeferredSize:
+        return 0 if self._tr.current_trace.use_max_tr else super().size()
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
         if is_readable(flags):

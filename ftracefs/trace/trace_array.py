@@ -16,7 +16,12 @@ from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ftrace.function_probe import FuncProbes
 from ftracefs.ring_buffer.buffer import RingBuffer
-from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, ArrayBuffer
+from ftracefs.trace.array_buffer import (
+    EMPTY_BUFFER_SIZE,
+    ArrayBuffer,
+    free_snapshot,
+    tracing_alloc_snapshot_instance,
+)
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
 from ftracefs.trace.events.trace_events import TraceEvents
@@ -113,6 +118,11 @@ class TraceArray:
         """The ring buffer that is written."""
         return self.array_buffer.buffer
 
+    @property
+    def printed_buffer(self) -> ArrayBuffer:
+        """What the file `trace` shows."""
+        return self.max_buffer if self.current_trace.print_max else self.array_buffer
+
     # --- coming and going ------------------------------------------------------------------------
 
     def trace_array_get(self) -> None:
@@ -170,9 +180,9 @@ class TraceArray:
         """Empty the buffers of all CPUs."""
         self._reset(self.array_buffer, None)
 
-    def tracing_reset_cpu(self, cpu: int | None) -> None:
-        """Empty the buffer of one CPU, or of all."""
-        self._reset(self.array_buffer, cpu)
+    def tracing_reset_printed_buffer(self, cpu: int | None) -> None:
+        """Empty what the file `trace` shows, of one CPU or of all."""
+        self._reset(self.printed_buffer, cpu)
 
     def tracing_reset_max_buffer(self, cpu: int | None = None) -> None:
         """Empty the snapshot of one CPU, or of all."""
@@ -239,7 +249,8 @@ class TraceArray:
     def tracing_set_tracer(self, name: str) -> None:
         """Put another tracer in charge, with an empty buffer; nothing happens if it is already.
 
-        EINVAL for a name that is none; EBUSY while somebody consumes the records.
+        EINVAL for a name that is none; EBUSY while somebody consumes the records; ENOMEM when it
+        wants a snapshot of its own and there is no room.
         """
         self.tracing_update_buffers()
         tracer = next((t for t in TRACE_TYPES if t.name == name), None)
@@ -251,7 +262,12 @@ class TraceArray:
             raise TracefsError(errno.EINVAL, f"{name} is not for instances")
         if self.trace_ref:
             raise TracefsError(errno.EBUSY, "trace_pipe is open")
+        had_max_tr = self.current_trace.use_max_tr
         self.tracing_set_nop()
+        if had_max_tr and not tracer.use_max_tr:
+            free_snapshot(self)
+        if tracer.use_max_tr:
+            tracing_alloc_snapshot_instance(self)
         self.tracing_reset_online_cpus()
         tracer.init(self)
         self.current_trace = tracer
@@ -452,7 +468,7 @@ class TraceArray:
 
     def trace_text(self, cpu: int | None) -> TraceText:
         """The file `trace` of one CPU, or of all, as of now."""
-        array_buffer = self.array_buffer
+        array_buffer = self.printed_buffer
         text = self.current_trace.print_header(self, self._header(array_buffer))
         return TraceText(text, array_buffer.buffer.snapshot(cpu), self.output_context(array_buffer))
 

@@ -12,6 +12,9 @@ from support.tracefs import RW, R, Tree, W, tracefs
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Pending
+from ftracefs.trace import trace_array
+from ftracefs.trace.array_buffer import tracing_snapshot_instance, update_max_tr
+from ftracefs.trace.tracers import Tracer
 
 FREED = """\
 # tracer: nop
@@ -394,3 +397,74 @@ def test_stats_are_those_of_what_is_written(tree: Tree) -> None:
     assert stats.startswith("entries: 1\noverrun: 0\n")
     tree.echo("1", "snapshot")
     assert tree.read("per_cpu/cpu0/stats").startswith("entries: 3\noverrun: 0\n")
+
+
+# --- tracers that keep the snapshot for themselves ------------------------------------------------
+
+WORST = Tracer("worst", use_max_tr=True, print_max=True)
+
+
+@pytest.fixture
+def worst(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A kernel with a tracer whose worst case is the snapshot, and which is in charge."""
+    monkeypatch.setattr(trace_array, "TRACE_TYPES", (*trace_array.TRACE_TYPES, WORST))
+    tree.echo("64", "buffer_size_kb")
+    tree.echo("worst", "current_tracer")
+    return tree
+
+
+def test_such_a_tracer_brings_its_snapshot_and_takes_it_along(worst: Tree) -> None:
+    sizes = worst.tr.max_buffer.buffer
+    assert sizes.size(0) == 17 * 4080
+    worst.echo("100", "buffer_size_kb")
+    assert sizes.size(0) == 26 * 4080
+    worst.echo("nop", "current_tracer")
+    assert sizes.size(0) == 2 * 4080
+    assert worst.read("snapshot") == FREED
+
+
+def test_the_trace_shows_its_worst_case_and_empties_that(worst: Tree) -> None:
+    mark(worst, "a")
+    assert marks(worst.read("trace")) == []
+    worst.run(lambda: update_max_tr(worst.tr, 0))
+    mark(worst, "b")
+    assert marks(worst.read("trace")) == ["a"]
+    assert re.findall(rb"b\n", drained(worst))
+    worst.echo("", "trace")
+    assert marks(worst.read("trace")) == []
+
+
+def drained(tree: Tree) -> bytes:
+    pipe = tree.open("trace_pipe")
+    text = pipe.read(4096)
+    assert isinstance(text, bytes)
+    pipe.close()
+    return text
+
+
+def test_nobody_else_may_read_or_take_its_snapshot(worst: Tree) -> None:
+    for value in "0", "1", "2":
+        assert failure(lambda v=value: worst.echo(v, "snapshot")) == errno.EBUSY  # type: ignore[misc]
+    reader = worst.open("snapshot")
+    assert failure(lambda: reader.read(4096)) == errno.EBUSY
+    reader.close()
+    assert worst.node("snapshot").size() == 0  # type: ignore[union-attr]
+    assert failure(lambda: worst.open("per_cpu/cpu0/snapshot_raw")) == errno.EBUSY
+
+
+def test_an_open_snapshot_raw_is_of_no_use_to_such_a_tracer(tree: Tree) -> None:
+    raw = tree.open("per_cpu/cpu0/snapshot_raw")
+    tree.tr.current_trace = WORST
+    assert failure(lambda: raw.read(4096)) == errno.EBUSY
+    raw.close()
+    tree.tr.current_trace = trace_array.NOP_TRACE
+
+
+def test_the_command_snapshot_says_sorry_to_it(worst: Tree) -> None:
+    worst.run(lambda: tracing_snapshot_instance(worst.tr))
+    text = drained(worst).decode()
+    assert re.findall(r"tracing_snapshot_instance_cond: (.*)\n", text) == [
+        "*** LATENCY TRACER ACTIVE ***",
+        "*** Can not use snapshot (sorry) ***",
+    ]
+    assert worst.read("tracing_on") == "1\n"

@@ -49,3 +49,4 @@ class Tracer:
     options: tuple[TracerOpt, ...] = ()
     allow_instances: bool = False
     use_max_tr: bool = False  # the snapshot is the tracer's own
+    print_max: bool = False  # `trace` shows the snapshot
