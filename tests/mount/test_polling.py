@@ -173,6 +173,25 @@ def test_a_raw_pipe_wakes_those_who_poll_it(tracing: Path) -> None:
     assert b"wake up\n" in page
 
 
+def test_a_cpus_pipe_is_ready_when_buffer_percent_of_it_is_written(tracing: Path) -> None:
+    (tracing / "buffer_size_kb").write_text("16\n")  # five pages
+    (tracing / "buffer_percent").write_text("50\n")
+    (tracing / "trace").write_text("\n")
+    with (
+        opened(tracing / "per_cpu/cpu0/trace_pipe_raw") as raw,
+        opened(tracing / "per_cpu/cpu0/trace_pipe") as pipe,
+    ):
+        for _ in range(8):  # four to a page
+            mark(tracing, "x" * 900)
+            assert poller(raw).poll(0) == poller(pipe).poll(0) == []
+        mark(tracing, "x" * 900)
+        assert poller(raw).poll(MILLISECONDS) == [(raw, READABLE)]
+        assert poller(pipe).poll(MILLISECONDS) == [(pipe, READABLE)]
+        os.read(pipe, 1 << 17)
+        assert poller(raw).poll(0) == []
+    (tracing / "buffer_size_kb").write_text("1408\n")
+
+
 def test_with_the_option_block_a_pipe_is_always_ready(tracing: Path) -> None:
     with opened(tracing / "trace_pipe") as pipe:
         (tracing / "options" / "block").write_text("1\n")

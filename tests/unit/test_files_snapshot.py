@@ -11,7 +11,7 @@ import pytest
 from support.tracefs import RW, R, Tree, W, tracefs
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Pending
+from ftracefs.files.base import Directory, Pending
 from ftracefs.trace import trace_array
 from ftracefs.trace.array_buffer import tracing_snapshot_instance, update_max_tr
 from ftracefs.trace.tracers import Tracer
@@ -397,6 +397,42 @@ def test_stats_are_those_of_what_is_written(tree: Tree) -> None:
     assert stats.startswith("entries: 1\noverrun: 0\n")
     tree.echo("1", "snapshot")
     assert tree.read("per_cpu/cpu0/stats").startswith("entries: 3\noverrun: 0\n")
+
+
+# --- instances ------------------------------------------------------------------------------------
+
+
+def test_an_instance_has_a_snapshot_of_its_own_and_gives_it_back(tree: Tree) -> None:
+    tree.echo("64", "buffer_size_kb")
+    instances = tree.node("instances")
+    assert isinstance(instances, Directory)
+    before = room(tree)
+    tree.run(lambda: instances.mkdir("a"))
+    tree.write("instances/a/trace_marker", "in a")
+    mark(tree, "at the top")
+    tree.echo("1", "instances/a/snapshot")
+    assert marks(tree.read("instances/a/snapshot")) == ["in a"]
+    assert both(tree) == (["at the top"], [])
+    tree.echo("1", "snapshot")
+    assert marks(tree.read("instances/a/per_cpu/cpu0/snapshot")) == ["in a"]
+    assert both(tree) == ([], ["at the top"])
+    tree.echo("0", "snapshot")
+    tree.run(lambda: instances.rmdir("a"))
+    assert room(tree) == before
+
+
+def test_guest_code_takes_the_snapshot_of_the_instance_it_names(tree: Tree) -> None:
+    instances = tree.node("instances")
+    assert isinstance(instances, Directory)
+    tree.run(lambda: instances.mkdir("a"))
+    tree.echo("1", "snapshot")
+    tree.echo("1", "instances/a/snapshot")
+    tree.write("instances/a/trace_marker", "in a")
+    mark(tree, "at the top")
+    (instance,) = (tr for tr in tree.tracing.trace_arrays() if tr.name == "a")
+    tree.run(lambda: tracing_snapshot_instance(instance))
+    assert marks(tree.read("instances/a/snapshot")) == ["in a"]
+    assert both(tree) == (["at the top"], [])
 
 
 # --- tracers that keep the snapshot for themselves ------------------------------------------------
