@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Deferred, OpenFile, Pending, TracefsFile, WaitQueue
 from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
 from ftracefs.ring_buffer.layout import PAGE_SIZE
+from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.trace_pipe import TracePipe
 from ftracefs.trace.trace_array import TraceArray
 
@@ -31,6 +33,7 @@ class _PipeOpen(OpenFile):
         self._queue = WaitQueue()
         self._waiter: Waiter | None = None
         self._has_read = False
+        self._lat_fmt = bool(tr.trace_flags & TraceIter.LATENCY_FMT)
         self._poll = TracePoll(tr, tr.buffer, cpu)
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
@@ -67,7 +70,8 @@ class _PipeOpen(OpenFile):
         return b"".join(parts)
 
     def _next_seq(self, size: int) -> bytes:
-        return self._pipe.read(size, self._tr.output_context())
+        context = replace(self._tr.output_context(), lat_fmt=self._lat_fmt)
+        return self._pipe.read(size, context)
 
     def poll(self, notify: Callable[[], None] | None) -> int:
         return self._poll.poll(notify)

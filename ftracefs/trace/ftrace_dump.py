@@ -72,7 +72,7 @@ def ftrace_dump(tracing: Tracing, cpu: int | None = None) -> None:
 def _lines(context: OutputContext, entries: Entries) -> list[bytes]:
     """The text of each record: in the latency format but for what the graph tracer prints."""
     latency = replace(context, flags=context.flags | TraceIter.LATENCY_FMT)
-    lines = LinePrinter(latency, alone=True)
+    lines = LinePrinter(latency, index=None, relative=False)
     if context.graph is None:
         return lines.lines(entries)
     printer = GraphPrinter(context, others=lines)

@@ -488,7 +488,7 @@ class TraceArray:
             text = header.top() + snapshot_help(self.allocated_snapshot, cpu is not None)
         else:
             text = tracer.print_header(self, header)
-        context = replace(self.output_context(array_buffer), is_snapshot=True)
+        context = replace(self.output_context(array_buffer), lat_fmt=False)
         return TraceText(text, array_buffer.buffer.snapshot(cpu), context)
 
     # --- errors ----------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class Recording:
             flags,
             time_start=int(self.facts["time_start"]),
             graph=layout if is_graph else None,
-            is_snapshot=is_snapshot,
+            lat_fmt=False if is_snapshot else None,
             graph_events=layout,
         )
         text = print_graph_headers_flags(header, columns) if is_graph else header.text()

@@ -454,3 +454,20 @@ def test_the_same_script_gives_the_same_bytes() -> None:
             return tree.read("trace") + tree.read("per_cpu/cpu1/stats")
 
     assert trace() == trace()
+
+
+def test_a_pipe_keeps_the_latency_format_that_it_was_opened_with(tree: Tree) -> None:
+    pipe = tree.open("trace_pipe")
+    tree.echo("1", "options/latency-format")
+    tree.write("trace_marker", "a")
+    text = pipe.read(4096)
+    assert isinstance(text, bytes)
+    assert b"[000] ..... " in text
+    pipe.close()
+    pipe = tree.open("trace_pipe")
+    tree.echo("0", "options/latency-format")
+    tree.write("trace_marker", "a")
+    text = pipe.read(4096)
+    assert isinstance(text, bytes)
+    assert b"us : tracing_mark_write: a\n" in text
+    pipe.close()

@@ -25,8 +25,9 @@ Pieces = tuple[list[bytes], ...]
 class LinePrinter:
     """Prints the entries of one reader, block after block.
 
-    It remembers what depends on what has been printed: how many, and of which CPUs. With `alone`
-    each is printed as if it were the only one, as ftrace_dump does.
+    It remembers what depends on what has been printed: how many, and of which CPUs. `index` is the
+    number of the first one, which the latency format tells; with None each has the number 1.
+    Without `relative` no record knows of the one behind it: it has not been looked at.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class LinePrinter:
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions] = EVENTS,
         *,
-        alone: bool = False,
+        index: int | None = 0,
+        relative: bool = True,
     ) -> None:
         self._context = context
         self._events = events
-        self._alone = alone
+        self._first = index
+        self._relative = relative
         self._index = 0
         self._started: set[int] = set()
 
@@ -95,15 +98,30 @@ class LinePrinter:
         bodies = by_type(entries, context, printer)
         pieces: Pieces = (bodies,)
         if context.flags & TraceIter.CONTEXT_INFO:
-            if context.flags & TraceIter.LATENCY_FMT and not context.is_snapshot:
-                first = None if self._alone else self._index
-                before = trace_print_lat_context(entries, context, first, next_ts)
+            if context.is_latency:
+                before = trace_print_lat_context(
+                    entries, context, self._numbers_of(entries), self._following(entries, next_ts)
+                )
             else:
                 before = trace_print_context(entries, context)
             pieces = (*before, bodies)
         if context.annotate and context.flags & TraceIter.ANNOTATE:
             self._test_cpu_buff_start(entries, pieces[0])
         return pieces
+
+    def _numbers_of(self, entries: Entries) -> list[int]:
+        """The number of each in the trace."""
+        if self._first is None:
+            return [1] * len(entries)
+        first = self._first + self._index
+        return list(range(first, first + len(entries)))
+
+    def _following(self, entries: Entries, next_ts: int | None) -> list[int]:
+        """For each the time of the one behind it, as far as it is known, or else its own."""
+        ts: list[int] = entries.ts.tolist()
+        if not self._relative or not ts:
+            return ts
+        return [*ts[1:], ts[-1] if next_ts is None else next_ts]
 
     def _test_cpu_buff_start(self, entries: Entries, texts: list[bytes]) -> None:
         """Mark where the records of each CPU begin, but not at the top of the trace."""

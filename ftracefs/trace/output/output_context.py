@@ -21,7 +21,8 @@ class OutputContext:
     when the buffer was emptied last, which the latency format counts from. `annotate` tells that
     the start of each CPU's records is to be marked, as after an overrun. `graph` is given while the
     function graph tracer prints the lines, `graph_events` tells how its records look elsewhere.
-    A snapshot has the latency format where that tracer prints, and nowhere else.
+    `lat_fmt` tells of a file that has the latency format or not, whatever the option says now;
+    what that tracer prints goes by the option alone.
     """
 
     symbols: SymbolText
@@ -32,5 +33,10 @@ class OutputContext:
     time_start: int = 0
     annotate: bool = False
     graph: GraphLayout | None = None
-    is_snapshot: bool = False
+    lat_fmt: bool | None = None
     graph_events: GraphLayout = field(default_factory=GraphLayout)
+
+    @property
+    def is_latency(self) -> bool:
+        """Whether the context of a record has the latency format (TRACE_FILE_LAT_FMT)."""
+        return bool(self.flags & TraceIter.LATENCY_FMT) if self.lat_fmt is None else self.lat_fmt

@@ -164,26 +164,20 @@ def trace_find_mark(ns: int) -> str:
 
 
 def trace_print_lat_context(
-    entries: Entries, context: OutputContext, first: int | None, next_ts: int | None
+    entries: Entries, context: OutputContext, numbers: list[int], following: list[int]
 ) -> tuple[list[bytes], list[bytes]]:
-    """The context in the latency format; `first` is the index of the first entry in the trace.
+    """The context in the latency format.
 
-    `next_ts` is the time of the entry behind the last, None if there is none. Without `first` each
-    is printed as if there were no other.
+    `numbers` are those of the entries in the trace, `following` the times of the next ones.
     """
     ts: list[int] = entries.ts.tolist()
-    if first is None:
-        following, indices = ts, [1] * len(ts)
-    else:
-        following = [*ts[1:], ts[-1] if next_ts is None else next_ts] if ts else []
-        indices = list(range(first, first + len(ts)))
     verbose = bool(context.flags & TraceIter.VERBOSE)
     tasks = _tasks(entries, (_VerboseTasks if verbose else _LatencyTasks)(context))
     times = [
         _verbose_time(now, now - context.time_start, then - now, index, context.clock_in_ns)
         if verbose
         else _latency_time(now - context.time_start, then - now, context.clock_in_ns)
-        for index, now, then in zip(indices, ts, following, strict=True)
+        for index, now, then in zip(numbers, ts, following, strict=True)
     ]
     return tasks, times
 

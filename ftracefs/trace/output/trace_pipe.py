@@ -17,6 +17,7 @@ from ftracefs.ring_buffer.entries import merge
 from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
 from ftracefs.trace.events.table import EVENTS
+from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.batch import Batch, Consumed
 from ftracefs.trace.output.event_output import TraceEventFunctions
 from ftracefs.trace.output.graph_pipe import GraphPipe
@@ -36,6 +37,7 @@ class TracePipe:
         self._batch: Batch | None = None
         self._graph = GraphPipe(buffer)
         self._context: OutputContext | None = None
+        self._index = 1  # of the next record of this read
         self._leftover = b""  # of a line longer than what the reader asked for
 
     @property
@@ -60,8 +62,10 @@ class TracePipe:
         """
         if context.annotate:
             context = replace(context, annotate=False)  # only `trace` shows where a CPU begins
-        if context.graph is not None and self._graph.is_open:
+        is_numbered = context.is_latency and context.flags & TraceIter.VERBOSE
+        if is_numbered or (context.graph is not None and self._graph.is_open):
             self._batch = None
+        self._index = 1
         if not self._leftover:
             self._leftover = self._fill(min(size, _SEQ_BYTES), context, events)
         text, self._leftover = self._leftover[:size], self._leftover[size:]
@@ -139,4 +143,6 @@ class TracePipe:
         entries = entries[:certain]
         generations = [cpu_buffer.generation for cpu_buffer in chosen]
         consumed = Consumed(entries.cpu, np.ones_like(entries.cpu), entries.end, entries.ts)
-        return Batch(LinePrinter(context, events).lines(entries), consumed, generations)
+        printer = LinePrinter(context, events, index=self._index, relative=False)
+        self._index += len(entries)
+        return Batch(printer.lines(entries), consumed, generations)
