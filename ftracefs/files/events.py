@@ -14,6 +14,7 @@ from ftracefs.files.base import Directory, Node, TracefsFile
 from ftracefs.files.simple import SeqFile, ValueFile
 from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.event_file import TraceEventFile
+from ftracefs.trace.events.event_pids import EventPidType
 from ftracefs.trace.events.header import header_event, header_page
 from ftracefs.trace.events.trace_events import available_events as available_events_text
 from ftracefs.trace.events.trace_events import event_calls, system_enable_text
@@ -91,6 +92,23 @@ def events_directory(tr: TraceArray) -> Directory:
 def set_event(tr: TraceArray) -> TracefsFile:
     events = tr.events
     return SeqFile(events.set_event_text, events.ftrace_event_write, events.ftrace_clear_events)
+
+
+def _event_pid(tr: TraceArray, type: EventPidType) -> TracefsFile:
+    pids = tr.event_pids
+    return SeqFile(
+        lambda: pids.text(type),
+        lambda data: pids.event_pid_write(type, data),
+        lambda: pids.ftrace_clear_event_pids(type),
+    )
+
+
+def set_event_pid(tr: TraceArray) -> TracefsFile:
+    return _event_pid(tr, EventPidType.TRACE_PIDS)
+
+
+def set_event_notrace_pid(tr: TraceArray) -> TracefsFile:
+    return _event_pid(tr, EventPidType.TRACE_NO_PIDS)
 
 
 def available_events(tr: TraceArray) -> TracefsFile:

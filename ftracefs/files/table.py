@@ -101,6 +101,8 @@ TRACE_ARRAY_FILES = (
     File("error_log", 0o640, info.error_log),
     File("free_buffer", 0o200, buffer.FreeBuffer),
     File("set_event", 0o640, events.set_event),
+    File("set_event_notrace_pid", 0o640, events.set_event_notrace_pid),
+    File("set_event_pid", 0o640, events.set_event_pid),
     File("set_ftrace_filter", 0o640, filters.set_ftrace_filter),
     File("set_ftrace_notrace", 0o640, filters.set_ftrace_notrace),
     File("set_ftrace_notrace_pid", 0o640, pids.set_ftrace_notrace_pid),

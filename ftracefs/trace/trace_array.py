@@ -24,6 +24,7 @@ from ftracefs.trace.array_buffer import (
 )
 from ftracefs.trace.clocks import TRACE_CLOCKS, TraceClock, find_clock
 from ftracefs.trace.error_log import ErrorLog
+from ftracefs.trace.events.event_pids import EventPids
 from ftracefs.trace.events.trace_events import TraceEvents
 from ftracefs.trace.function_pids import FunctionPids
 from ftracefs.trace.options import (
@@ -81,6 +82,7 @@ class TraceArray:
         self.function_pids = FunctionPids(tracing, self.address)
         ops.trace_array = self.address
         self.events = TraceEvents(self)
+        self.event_pids = EventPids(self)
 
     def _allocate_trace_buffers(self, size: int) -> None:
         """The buffer that is written, of `size` bytes a CPU, and the snapshot's, empty."""
@@ -142,6 +144,7 @@ class TraceArray:
         self.ref = 0
         self.tracing_set_nop()
         self.func_probes.clear_ftrace_function_probes()
+        self.event_pids.free()
         self.events.event_trace_del_tracer()
         self.function_pids.free()
         if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
@@ -366,6 +369,8 @@ class TraceArray:
             self.tracing.saved_tgids.alloc_tgid_map()
             for tr in self.tracing.trace_arrays():
                 tr.events.trace_event_enable_tgid_record(enabled)
+        elif flag is TraceIter.EVENT_FORK:
+            self.event_pids.trace_event_follow_fork(enabled)
         elif flag is TraceIter.FUNC_FORK:
             self.function_pids.ftrace_pid_follow_fork(enabled)
 

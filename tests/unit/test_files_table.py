@@ -41,6 +41,8 @@ TOP = {
     "saved_cmdlines_size": 0o640,
     "saved_tgids": 0o440,
     "set_event": 0o640,
+    "set_event_notrace_pid": 0o640,
+    "set_event_pid": 0o640,
     "set_ftrace_filter": 0o640,
     "set_ftrace_notrace": 0o640,
     "set_ftrace_notrace_pid": 0o640,
