@@ -1,6 +1,6 @@
 """What happens to processes of the host, followed by their tasks in the guest.
 
-The end of a mirrored process is told by a pidfd, which needs no privilege. Forks, execs and changed
+The end of a mirrored task is told by a pidfd, which needs no privilege. Forks, execs and changed
 names of other processes come from the proc connector (netlink), which only root in the
 host's own network namespace can have; without it only callers are mirrored. The rate at which
 its events are acted on is bounded, and what was dropped is counted.
@@ -16,11 +16,12 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import Machine
-from emulated_kernel.procfs import read_process
+from emulated_kernel.procfs import read_process, read_tgid
 from emulated_kernel.tasks import Task, Tasks
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ _NETLINK_CONNECTOR = 11
 _CN_IDX_PROC = _CN_VAL_PROC = 1
 _PROC_CN_MCAST_LISTEN = 1
 _NLMSG_DONE = 3
+_PIDFD_THREAD = os.O_EXCL  # since Linux 6.9
 _PROC_EVENT_FORK, _PROC_EVENT_EXEC, _PROC_EVENT_COMM = 0x1, 0x2, 0x200
 _NLMSGHDR = struct.Struct("=IHHII")
 _CN_MSG = struct.Struct("=IIIIHH")
@@ -85,6 +87,15 @@ def open_connector() -> socket.socket | None:
         connector.close()
         return None
     return connector
+
+
+def _pidfd_open(task: Task) -> int | None:
+    """What tells of a task's end; of its process's where the kernel cannot tell of a thread's."""
+    tgid = read_tgid(task.process)
+    for pid, flags in ((task.pid, 0), (task.pid, _PIDFD_THREAD), (tgid, 0)):
+        with suppress(OSError):
+            return os.pidfd_open(pid, flags)
+    return None
 
 
 class HostEvents:
@@ -159,9 +170,8 @@ class HostEvents:
             self._drain(self._connector)
 
     def _watch_end(self, task: Task) -> None:
-        try:
-            pidfd = os.pidfd_open(task.pid)
-        except OSError:  # it has ended already
+        pidfd = _pidfd_open(task)
+        if pidfd is None:  # it has ended already
             self._machine.run(lambda: self._tasks.exit(task))
             return
         self._selector.register(pidfd, selectors.EVENT_READ, task)

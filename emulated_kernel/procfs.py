@@ -43,3 +43,16 @@ def read_process(pid: int) -> HostProcess | None:
         cpu=int(fields[_PROCESSOR]),
         child_faults=int(fields[_CHILD_FAULTS]),
     )
+
+
+def read_tgid(process: HostProcess) -> int:
+    """The process that a thread belongs to; its own pid when that cannot be told."""
+    now = read_process(process.pid)
+    if now is None or now.start_time != process.start_time:
+        return process.pid
+    try:
+        status = (_PROC / str(process.pid) / "status").read_bytes()
+    except OSError:
+        return process.pid
+    lines = (line.partition(b":") for line in status.splitlines())
+    return next((int(value) for name, _, value in lines if name == b"Tgid"), process.pid)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.machine import Machine, Rest, Vcpu
-from emulated_kernel.procfs import HostProcess, read_process
+from emulated_kernel.procfs import HostProcess, read_process, read_tgid
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ _NO_PID = 0xFFFFFFFF  # what free_pid leaves
 _SPIN_BYTES = 64
 _EINTR, _SIGKILL = 4, 9
 _WNOHANG = 1
+_CLONE_THREAD = 0x10000
 _TURNS = 64  # how often other tasks may come first before a vCPU counts as stuck
 _SLICE_S = 0.003
 
@@ -118,6 +119,10 @@ class Tasks:
             self.exit(task)
         if process.pid == 1:
             return self.init
+        tgid = read_tgid(process)
+        if tgid != process.pid:
+            leader = self._ancestor(tgid)
+            return self._updated(self._fork(leader, process, _CLONE_THREAD), process)
         parent = self._ancestor(process.ppid)
         return self._updated(self._fork(parent, process), process)
 
@@ -166,11 +171,11 @@ class Tasks:
     def _is_dead(self, task: Task) -> bool:
         return self._memory.u32(task.address + CONSTANTS["TASK_STATE"]) == CONSTANTS["TASK_DEAD"]
 
-    def _fork(self, parent: Task, process: HostProcess) -> Task:
+    def _fork(self, parent: Task, process: HostProcess, flags: int = 0) -> Task:
         vcpu = self.vcpu_of(parent.process)
         self._bring(vcpu, parent)
         vcpu.set_word("HOST_ARG", process.pid)
-        pid = self._syscall_on(vcpu, parent, SYSCALLS["clone"], ())
+        pid = self._syscall_on(vcpu, parent, SYSCALLS["clone"], (flags,))
         if pid != process.pid:
             raise EmulatedKernelError(f"clone for pid {process.pid}: {pid}")
         address = self._machine.call("find_task_by_vpid", pid, cpu=vcpu.number)
