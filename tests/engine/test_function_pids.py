@@ -42,9 +42,9 @@ class Rig:
     def syscall(self, task: Task, name: str) -> int:
         return self.machine.run(lambda: self.tasks.syscall(task, name, ()))
 
-    def pids(self) -> set[int]:
+    def pids(self, path: str = "trace") -> set[int]:
         """Whose calls were recorded."""
-        return set(map(int, re.findall(r"^ +\S+-(\d+) +\[", self.shell.cat("trace"), re.MULTILINE)))
+        return set(map(int, re.findall(r"^ +\S+-(\d+) +\[", self.shell.cat(path), re.MULTILINE)))
 
     def words(self) -> list[int]:
         """Whom each CPU traces, as guest code sees it."""
@@ -316,6 +316,49 @@ def test_a_list_whose_tasks_are_gone_is_empty_and_traces_nobody(rig: Rig) -> Non
     rig.shell.echo("function", "current_tracer")
     rig.shell.echo("gcd 12 18", "emulator/call")
     assert rig.pids() == set()
+
+
+# --- trace arrays --------------------------------------------------------------------------------
+
+
+def test_each_trace_array_has_its_own_lists(rig: Rig) -> None:
+    rig.shell.mkdir("instances/a")
+    for where in ("", "instances/a/"):
+        rig.shell.echo("gcd", f"{where}set_ftrace_filter")
+        rig.shell.echo("function", f"{where}current_tracer")
+    rig.shell.echo("500", "set_ftrace_pid")
+    assert rig.shell.cat("instances/a/set_ftrace_pid") == NO_LIST
+    first, second = rig.task(500), rig.task(501)
+    for task in (first, second):
+        rig.call(task, "gcd", 12, 18)
+    assert (rig.pids(), rig.pids("instances/a/trace")) == ({500}, {500, 501})
+    rig.shell.echo("500", "instances/a/set_ftrace_notrace_pid")
+    for where in ("", "instances/a/"):
+        rig.shell.echo("", f"{where}trace")
+    for task in (first, second):
+        rig.call(task, "gcd", 12, 18)
+    assert (rig.pids(), rig.pids("instances/a/trace")) == ({500}, {501})
+
+
+def test_a_trace_array_that_goes_takes_its_lists_and_probes_with_it(rig: Rig) -> None:
+    tracepoints = rig.shell.session.tracing.tracepoints
+
+    def probes() -> int:
+        names = ("sched_switch", "sched_process_fork", "sched_process_free")
+        return sum(len(tracepoints.probes(name)) for name in names)
+
+    rig.shell.mkdir("instances/a")
+    rig.shell.rmdir("instances/a")
+    used, before = len(rig.memory._heap.used), probes()
+    rig.shell.mkdir("instances/a")
+    rig.shell.echo("1000", "instances/a/set_ftrace_pid")
+    rig.shell.echo("1 2 3", "instances/a/set_ftrace_notrace_pid")
+    rig.shell.echo("1", "instances/a/options/function-fork")
+    rig.shell.echo("function", "instances/a/current_tracer")
+    assert probes() == before + 3
+    rig.shell.rmdir("instances/a")
+    rig.shell.echo("gcd 12 18", "emulator/call")
+    assert (len(rig.memory._heap.used), probes()) == (used, before)
 
 
 # --- cost ----------------------------------------------------------------------------------------

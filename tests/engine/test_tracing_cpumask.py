@@ -12,8 +12,8 @@ from emulated_kernel.procfs import HostProcess
 from ftracefs.errors import TracefsError
 
 
-def cpus(shell: Shell) -> set[int]:
-    return set(map(int, re.findall(r" \[(\d{3})\] ", shell.cat("trace"))))
+def cpus(shell: Shell, path: str = "trace") -> set[int]:
+    return set(map(int, re.findall(r" \[(\d{3})\] ", shell.cat(path))))
 
 
 def gcd_on(shell: Shell, cpu: int) -> None:
@@ -96,19 +96,56 @@ def test_thread_groups_get_a_column_and_are_not_saved_by_the_function_tracer(
     assert re.search(r"^          script-1000    \(-------\) \[000\] ", trace, re.MULTILINE)
 
 
-def test_saved_thread_groups_are_those_of_the_tasks_that_were_switched(shell: Shell) -> None:
-    shell.echo("1", "options/record-tgid")
-    saved = shell.session.tracing.saved_tgids
-    shell.machine.run(saved.tracing_start_tgid_record)
-    for cpu in (0, 1):
-        gcd_on(shell, cpu)
-    shell.machine.run(saved.tracing_stop_tgid_record)
-    lines = shell.cat("saved_tgids").splitlines()
-    assert {"500 500", "501 501"} <= set(lines)
+def test_thread_groups_are_saved_while_an_event_is_enabled(shell: Shell) -> None:
+    def switches() -> None:
+        for cpu in (0, 1):
+            gcd_on(shell, cpu)
+
     shell.echo("gcd", "set_ftrace_filter")
     shell.echo("function", "current_tracer")
-    gcd_on(shell, 0)
-    assert re.search(r"^ +sh-500     \(    500\) \[000\] ", shell.cat("trace"), re.MULTILINE)
+    shell.echo("1", "events/sched/sched_switch/enable")
+    switches()
+    assert shell.cat("saved_tgids") == ""
+    shell.echo("1", "options/record-tgid")
+    switches()
+    assert {"500 500", "501 501"} <= set(shell.cat("saved_tgids").splitlines())
+    assert re.search(r"^ +sh-500     \(    500\) \[000\] .*: gcd <-", shell.cat("trace"), re.M)
+    assert re.search(r"^ +<idle>-0       \(-------\) \[", shell.cat("trace"), re.M)
+    shell.echo("0", "options/record-tgid")
+    assert "500 500\n" in shell.cat("saved_tgids")
+    assert shell.session.tracing.saved_tgids.tgid_ref == 0
+    shell.echo("1", "options/record-tgid")
+    assert shell.session.tracing.saved_tgids.tgid_ref == 1
+    shell.echo("0", "events/sched/sched_switch/enable")
+    assert shell.session.tracing.saved_tgids.tgid_ref == 0
+
+
+def test_each_trace_array_has_its_own_mask(shell: Shell) -> None:
+    shell.echo("1", "tracing_cpumask")
+    shell.mkdir("instances/a")
+    assert shell.cat("instances/a/tracing_cpumask") == "3\n"
+    for where in ("", "instances/a/"):
+        shell.echo("gcd", f"{where}set_ftrace_filter")
+        shell.echo("function", f"{where}current_tracer")
+    shell.echo("2", "instances/a/tracing_cpumask")
+    for cpu in (0, 1):
+        gcd_on(shell, cpu)
+    assert (cpus(shell), cpus(shell, "instances/a/trace")) == ({0}, {1})
+
+
+def test_a_snapshot_keeps_the_mask(shell: Shell) -> None:
+    shell.echo("gcd", "set_ftrace_filter")
+    shell.echo("function", "current_tracer")
+    shell.echo("1", "tracing_cpumask")
+    shell.echo("1", "snapshot")
+    for cpu in (0, 1):
+        gcd_on(shell, cpu)
+    assert cpus(shell) == {0}
+    shell.echo("3", "tracing_cpumask")
+    shell.echo("1", "snapshot")
+    for cpu in (0, 1):
+        gcd_on(shell, cpu)
+    assert cpus(shell) == {0, 1}
 
 
 def test_a_new_size_forgets_the_names(shell: Shell) -> None:
