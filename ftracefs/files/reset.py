@@ -124,6 +124,7 @@ class FirstValues:
         tr.err_log.clear()
         tracing.saved_cmdlines.clear()
         tracing.ftrace.profiler.forget()
+        tracing.stack_tracer.forget()
         tracing.ftrace.forget_touched()
         tracing.ftrace.text_poke.clear_log()
         tracing.console.clear()

@@ -72,6 +72,12 @@ class StackTracer:
     def stack_trace_max_size(self, size: int) -> None:
         self._memory.set_u64(self._label("stack_trace_max_size"), size)
 
+    def forget(self) -> None:
+        """Be as if no stack had been measured yet."""
+        self.stack_trace_max_size = 0
+        self._memory.set_u64(self._label("tracer_frame"), 0)
+        self._memory.set_u32(self._label("stack_trace_nr_entries"), 0)
+
     def stack_trace(self) -> list[tuple[int, int]]:
         """Return addresses, each with the distance of its place from the top of the stack."""
         memory = self._memory
