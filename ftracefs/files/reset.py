@@ -123,6 +123,7 @@ class FirstValues:
         tr.tracing_reset_online_cpus()
         tr.err_log.clear()
         tracing.saved_cmdlines.clear()
+        tracing.saved_tgids.clear()
         tracing.ftrace.profiler.forget()
         tracing.stack_tracer.forget()
         tracing.ftrace.forget_touched()

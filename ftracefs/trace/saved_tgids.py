@@ -22,6 +22,10 @@ class SavedTgids:
         if self._map is None:
             self._map = {}
 
+    def clear(self) -> None:
+        """Forget them; there is a map again when the option is switched on again."""
+        self._map, self._tgids = None, {}
+
     def tracing_start_tgid_record(self) -> None:
         """Somebody wants thread groups from now on."""
         self.tgid_ref += 1

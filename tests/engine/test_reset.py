@@ -19,7 +19,7 @@ GOES_ON = re.compile(r"emulator/kernel|per_cpu/cpu\d+/stats|emulator/patch_log")
 ENDLESS = re.compile(r".*trace_pipe(_raw)?|.*snapshot_raw")
 RECORDS = re.compile(r"(.*/)?(trace|snapshot)|trace_stat/.*")
 VALUES = (
-    *("1", "0", "2", "100", "vfs_read", "function", "sched:sched_switch"),
+    *("1", "0", "2", "100", "10000", "vfs_read", "function", "sched:sched_switch"),
     *("gcd 12 18", "gcd lcm", "gcd bpf_trampoline", "unload ext4"),
 )
 # Options nobody can switch on, and files whose text no write changes by itself.
@@ -96,6 +96,17 @@ def test_all_files_together_go_back(shell: Shell) -> None:
     shell.echo("function", "current_tracer")
     for path in control_files(shell):
         change(shell, path)
+    shell.session.reset()
+    assert texts(shell) == first
+
+
+def test_profiles_and_the_deepest_stack_are_forgotten(shell: Shell) -> None:
+    first = texts(shell)
+    shell.echo("1", "function_profile_enabled")
+    shell.echo("1", "emulator/sysctl/stack_tracer_enabled")
+    shell.echo("lcm 12 18", "emulator/call")
+    assert "gcd" in shell.cat("trace_stat/function0")
+    assert "1) " in shell.cat("stack_trace")
     shell.session.reset()
     assert texts(shell) == first
 
