@@ -18,7 +18,7 @@ from emulated_kernel.machine.clock import ClockWords
 from emulated_kernel.machine.memory import Memory
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
-from ftracefs.ring_buffer.pages import Pages, decode
+from ftracefs.ring_buffer.pages import Pages
 from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread
 
 _COMMIT_MASK = RB_MISSED_STORED - 1
@@ -181,19 +181,25 @@ class RingBuffer:
         """Copies of everything unread, of one CPU or all; nothing is consumed."""
         return self.copy([(c.cpu, c.unread()) for c in self._chosen(cpu)])
 
-    def consume_all(self, cpu: int | None = None) -> tuple[Pages, dict[int, int]]:
-        """Copies of everything unread, which is read with that.
+    def consume_all(self, nr_pages: int, cpu: int | None = None) -> tuple[Pages, dict[int, int]]:
+        """Read everything; copies of the last pages of each CPU, at most `nr_pages`, come back.
 
         Also tells by CPU how many records had been overwritten in front of its first one.
         """
-        heads = {c.cpu: c.rb_get_reader_page() for c in self._chosen(cpu)}
-        pages = self.snapshot(cpu)
+        parts: list[tuple[int, Unread]] = []
+        lost: dict[int, int] = {}
         for cpu_buffer in self._chosen(cpu):
-            while (unread := cpu_buffer.rb_get_reader_page()) is not None:
-                records = decode(self.copy([(cpu_buffer.cpu, unread)]))
-                cpu_buffer.consume(len(records.at), int(records.end[-1]), int(records.ts[-1]))
-            cpu_buffer.generation += 1
-        return pages, {number: head.lost for number, head in heads.items() if head is not None}
+            head = cpu_buffer.rb_get_reader_page()
+            part = cpu_buffer.unread()
+            if len(part.addresses) > nr_pages:
+                part = Unread(part.addresses[-nr_pages:], part.commit, 0, 0)
+            elif head is not None:
+                lost[cpu_buffer.cpu] = head.lost
+            parts.append((cpu_buffer.cpu, part))
+        pages = self.copy(parts)
+        for cpu_buffer in self._chosen(cpu):
+            cpu_buffer.consume_all()
+        return pages, lost
 
     def copy(self, unread: Iterable[tuple[int, Unread]]) -> Pages:
         """Copies of the pages listed for each CPU, in ascending order of CPUs."""

@@ -332,6 +332,14 @@ class RingBufferPerCpu:
         self._advance(count, end, ts)
         self._skip_padding(self._commit(self._reader_page, self._words()))
 
+    def consume_all(self) -> None:
+        """Take all records, whatever they are."""
+        count = self.entries()
+        while (unread := self.rb_get_reader_page()) is not None:
+            self._advance(0, unread.commit, self._words().stamp)
+        self._read_events += count
+        self.generation += 1
+
     def _skip_padding(self, commit: int) -> None:
         """Behind a page's last record there may be padding up to its end."""
         if self._is_at_padding(commit):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ftracefs.trace.tracing import Tracing
 
 TRACE_MAX_PRINT = 1000  # bytes of a record that are shown
+# More than the console keeps, whatever the records are: one is seldom shorter in text.
+_SHOWN_PAGES = 64  # of each CPU
+_SHOWN_ENTRIES = 16384
 _RULE = b"-" * 33 + b"\n"
 DUMP_ALL, DUMP_ORIG = 1, 2  # enum ftrace_dump_mode
 
@@ -50,15 +53,18 @@ class DumpOnOops:
 
 
 def ftrace_dump(tracing: Tracing, cpu: int | None = None) -> None:
-    """Stop the top level's tracing, and take its records, of one CPU or of all, to the console."""
+    """Stop the top level's tracing, and take its records, of one CPU or of all, to the console.
+
+    All are taken, and as many shown as the console keeps: the guest stands still meanwhile.
+    """
     tr = tracing.global_trace
     tr.buffer.record_off()
     tracing.printk(b"Dumping ftrace buffer:\n")
     if tracing.ftrace.ftrace_disabled:
         tracing.printk(b"# WARNING: FUNCTION TRACING IS CORRUPTED\n")
         tracing.printk(b"#          MAY BE MISSING FUNCTION EVENTS\n")
-    pages, lost = tr.buffer.consume_all(cpu)
-    entries = merge(pages, lost)
+    pages, lost = tr.buffer.consume_all(_SHOWN_PAGES, cpu)
+    entries = merge(pages, lost)[-_SHOWN_ENTRIES:]
     if not len(entries):
         tracing.printk(b"   (ftrace buffer empty)\n")
         return

@@ -265,6 +265,20 @@ def test_what_was_dumped_is_read(shell: Shell) -> None:
     assert shell.cat("trace_pipe").count("gcd <-host_call") == 7
 
 
+def test_of_a_large_buffer_the_end_is_shown(shell: Shell) -> None:
+    shell.echo("4000", "buffer_size_kb")
+    trace(shell, "gcd")
+    call(shell, "gcd 4 6 x100000")
+    shell.echo("the last record", "trace_marker")
+    command(shell, "int_sqrt:dump")
+    call(shell, "int_sqrt 9")
+    text = shell.cat("emulator/console")
+    assert (1 << 18) - 100 < len(text) <= 1 << 18
+    assert text.splitlines()[-2].endswith("tracing_mark_write: the last record")
+    stats = dict(re.findall(r"^([\w ]+): +(\S+)$", shell.cat("per_cpu/cpu0/stats"), re.MULTILINE))
+    assert (stats["entries"], stats["bytes"], stats["read events"]) == ("0", "0", "100001")
+
+
 def test_an_empty_buffer_is_said_to_be_empty(shell: Shell) -> None:
     command(shell, "gcd:dump")
     call(shell, "gcd 4 6")
