@@ -21,7 +21,7 @@ from emulated_kernel.tasks import CallResult, Task, Tasks
 from emulated_kernel.workload import TICK_HZ, Workload
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
-from ftracefs.ftrace import Ftrace
+from ftracefs.ftrace import Ftrace, function_probe
 from ftracefs.guest import load_guest
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.guest_files import GuestFiles
@@ -109,12 +109,16 @@ class Session:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """No trace array records meanwhile, nothing is profiled and no stack measured."""
+        """Nothing is recorded meanwhile, profiled or measured, and no command does anything."""
         buffers = [tr.buffer for tr in self.tracing.trace_arrays()]
         for buffer in buffers:
             buffer.record_disable()
         try:
-            with self.ftrace.profiler.quiet(), self.tracing.stack_tracer.quiet():
+            with (
+                self.ftrace.profiler.quiet(),
+                self.tracing.stack_tracer.quiet(),
+                function_probe.quiet(self.ftrace),
+            ):
                 yield
         finally:
             for buffer in buffers:

