@@ -227,7 +227,10 @@ _define(
     HC_SNAPSHOT=4,
     HC_PROBE=5,
     HC_DUMP=6,
+    HC_UPDATE_MAX_TR=7,
 )
+# What HC_UPDATE_MAX_TR tells of a section with interrupts or preemption off, behind rdi.
+_layout("IRQSOFF_MAX_", {"LATENCY": 8, "START": 8, "END": 8, "TIMESTAMP": 8}, size=32)
 # What HC_SNAPSHOT is asked and answers, in the word at rsi.
 _define(SNAPSHOT_TAKE=0, SNAPSHOT_STOP=1)
 _define(SNAPSHOT_DONE=0, SNAPSHOT_NOT_ALLOCATED=1, SNAPSHOT_LATENCY_TRACER=2)
@@ -362,6 +365,7 @@ _layout(
         "FUNCTION_PIDS": 8,
         "FUNCTION_NO_PIDS": 8,
         "FTRACE_IGNORE_PID": 32,  # u32[nr_cpus]: the pid traced there, or FTRACE_PID_*
+        "MAX_LATENCY": 8,  # nanoseconds: the worst that a latency tracer has seen
     },
     size=128,
 )

@@ -14,7 +14,9 @@ KERNEL = Path(__file__).resolve().parent.parent / "kernel"
 # Module text begins behind the engine's own code and its trampolines.
 MODULE_TEXT = MODULES_VADDR + 0x800000
 _MODULE_ROOM = 0x40000
-JUMP_TABLE = DATA_BASE + 0x700000  # the kernel's own data lies below
+# The kernel's own data lies below.
+JUMP_TABLE = DATA_BASE + 0x700000
+STATIC_CALL_SITES = DATA_BASE + 0x780000
 
 
 def kernel_sources() -> list[Path]:
@@ -26,7 +28,12 @@ def kernel_sources() -> list[Path]:
 
 def kernel_bases() -> dict[str, int]:
     """Section -> address of the kernel itself."""
-    return {".text": TEXT_BASE, ".data": DATA_BASE, "__jump_table": JUMP_TABLE}
+    return {
+        ".text": TEXT_BASE,
+        ".data": DATA_BASE,
+        "__jump_table": JUMP_TABLE,
+        "__static_call_sites": STATIC_CALL_SITES,
+    }
 
 
 def module_sources(name: str) -> list[Path]:
@@ -44,6 +51,7 @@ def module_bases(index: int) -> dict[str, int]:
     return {
         ".text": MODULE_TEXT + index * _MODULE_ROOM,
         ".data": MODULES_DATA + index * _MODULE_ROOM,
+        "__static_call_sites": MODULES_DATA + index * _MODULE_ROOM + _MODULE_ROOM // 2,
     }
 
 
@@ -54,16 +62,22 @@ def module_names() -> list[str]:
 
 def _linker_symbols(segments: Mapping[str, tuple[int, bytes]]) -> list[Symbol]:
     """What vmlinux.lds gives: where the sections begin and end."""
-    text, data, jumps = (segments[name] for name in (".text", ".data", "__jump_table"))
+    text, data, jumps, calls = (
+        segments[name] for name in (".text", ".data", "__jump_table", "__static_call_sites")
+    )
     places = (
         *(("_text", text[0], ".text"), ("_stext", text[0], ".text")),
         *(("_etext", text[0] + len(text[1]), ".text"), ("_sdata", data[0], ".data")),
         ("__start___jump_table", jumps[0], "__jump_table"),
         ("__stop___jump_table", jumps[0] + len(jumps[1]), "__jump_table"),
+        ("__start_static_call_sites", calls[0], "__static_call_sites"),
+        ("__stop_static_call_sites", calls[0] + len(calls[1]), "__static_call_sites"),
         *(("_edata", data[0] + len(data[1]), ".data"), ("_end", data[0] + len(data[1]), ".data")),
     )
-    kinds = {".text": "T", ".data": "D", "__jump_table": "D"}
-    return [Symbol(name, address, 0, section, kinds[section]) for name, address, section in places]
+    return [
+        Symbol(name, address, 0, section, "T" if section == ".text" else "D")
+        for name, address, section in places
+    ]
 
 
 @cache

@@ -17,6 +17,7 @@ from ftracefs.files import (
     filters,
     graph,
     info,
+    latency,
     options,
     pids,
     profile,
@@ -116,6 +117,7 @@ TRACE_ARRAY_FILES = (
     File("trace_options", 0o640, options.trace_options),
     File("trace_pipe", 0o440, TracePipeFile),
     File("tracing_cpumask", 0o640, cpumask.tracing_cpumask),
+    File("tracing_max_latency", 0o640, latency.tracing_max_latency),
     File("tracing_on", 0o640, buffer.tracing_on),
 )
 

@@ -72,6 +72,18 @@ FUNC_NOTRACE ftrace_trace_stack
     STACK_LEAVE
 ENDFUNC ftrace_trace_stack
 
+# How the kernel came to where it is. In: rax an address in a function, r8 its frame, r9 buffer. Keeps
+# the same.
+FUNC_NOTRACE __trace_stack
+    STACK_ENTER
+    mov [r12], rax
+    add r12, 8
+    mov rbp, r8
+    call stack_walk_frames
+    call record_stack
+    STACK_LEAVE
+ENDFUNC __trace_stack
+
 # r9 buffer, r12 end of what was collected on this CPU, r14 its start. Uses rax rdx r8 r10 r11 r14.
 FUNC_NOTRACE record_stack
     mov rdx, r12

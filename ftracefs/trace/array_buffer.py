@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
     from ftracefs.trace.tracing import Tracing
 
+NSEC_PER_USEC = 1000
+MAX_RT_PRIO, DEFAULT_PRIO = 100, 120
+SCHED_NORMAL, SCHED_FIFO = 0, 1
 EMPTY_BUFFER_SIZE = 1  # bytes: a buffer that nobody needs has the fewest pages possible
 
 
@@ -39,24 +42,40 @@ class ArrayBuffer:
     saved: SavedLatency = field(default_factory=SavedLatency)
 
 
-def _saved_latency(tr: TraceArray, cpu: int) -> SavedLatency:
-    """What `__update_max_tr` notes of the task that is on `cpu`."""
+def saved_latency(
+    tr: TraceArray, cpu: int, task: int = 0, *, critical_start: int = 0, critical_end: int = 0
+) -> SavedLatency:
+    """What `__update_max_tr` notes of `task`, or of the one on `cpu`."""
     memory = tr.tracing.machine.memory
-    task = tr.tracing.machine.cpus[cpu].current
-    comm = memory.cstring(task + CONSTANTS["TASK_COMM"], 16).decode("utf-8", "replace")
-    return SavedLatency(cpu=cpu, comm=comm, pid=memory.u32(task + CONSTANTS["TASK_PID"]))
+    task = task or tr.tracing.machine.cpus[cpu].current
+    prio = memory.u32(task + CONSTANTS["TASK_PRIO"])
+    is_rt = prio < MAX_RT_PRIO
+    return SavedLatency(
+        latency_us=tr.max_latency // NSEC_PER_USEC,
+        cpu=cpu,
+        comm=memory.cstring(task + CONSTANTS["TASK_COMM"], 16).decode("utf-8", "replace"),
+        pid=memory.u32(task + CONSTANTS["TASK_PID"]),
+        nice=0 if is_rt else prio - DEFAULT_PRIO,
+        policy=SCHED_FIFO if is_rt else SCHED_NORMAL,
+        rt_priority=MAX_RT_PRIO - 1 - prio if is_rt else 0,
+        critical_start=critical_start,
+        critical_end=critical_end,
+    )
 
 
-def _update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None) -> None:
-    tr.max_buffer.saved = _saved_latency(tr, cpu) if saved is None else saved
-    tr.max_buffer.time_start = 0  # the preempt timestamp, which only latency tracers take
+def _update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None, timestamp: int) -> None:
+    tr.max_buffer.saved = saved_latency(tr, cpu) if saved is None else saved
+    tr.max_buffer.time_start = timestamp
 
 
-def update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None = None) -> None:
+def update_max_tr(
+    tr: TraceArray, cpu: int, saved: SavedLatency | None = None, timestamp: int = 0
+) -> None:
     """Make the snapshot of what is written and the other way round.
 
-    `saved` is whose fault it is, if not that of the task on `cpu`. Nothing happens while tracing is
-    stopped or no snapshot is allocated. Whoever sleeps for data looks again.
+    `saved` is whose fault it is, if not that of the task on `cpu`; `timestamp` when it began.
+    Nothing happens while tracing is stopped or no snapshot is allocated. Whoever sleeps for data
+    looks again.
     """
     if tr.stop_count or not tr.allocated_snapshot:
         return
@@ -66,17 +85,19 @@ def update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None = None) -
     else:
         snapshot.record_off()
     main.swap(snapshot)
-    _update_max_tr(tr, cpu, saved)
+    _update_max_tr(tr, cpu, saved, timestamp)
     snapshot.wake_waiters()
 
 
-def update_max_tr_single(tr: TraceArray, cpu: int, saved: SavedLatency | None = None) -> None:
+def update_max_tr_single(
+    tr: TraceArray, cpu: int, saved: SavedLatency | None = None, timestamp: int = 0
+) -> None:
     """The same for the records of `cpu` alone; they stay where they are if it cannot be."""
     if tr.stop_count or not tr.allocated_snapshot:
         return
     with suppress(TracefsError):
         tr.array_buffer.buffer.ring_buffer_swap_cpu(tr.max_buffer.buffer, cpu)
-    _update_max_tr(tr, cpu, saved)
+    _update_max_tr(tr, cpu, saved, timestamp)
 
 
 def resize_buffer_duplicate_size(tr: TraceArray, cpu: int | None = None) -> None:

@@ -11,11 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ftrace.function_probe import FuncProbes
 from ftracefs.ring_buffer.buffer import RingBuffer
+from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.trace.array_buffer import (
     EMPTY_BUFFER_SIZE,
     ArrayBuffer,
@@ -352,10 +355,15 @@ class TraceArray:
 
     # --- options ---------------------------------------------------------------------------------
 
-    def set_tracer_flag(self, flag: TraceIter, enabled: bool) -> None:
-        """Switch a common option."""
+    def set_tracer_flag(self, flag: TraceIter, enabled: bool, *, asking: bool = True) -> None:
+        """Switch a common option; EINVAL if the tracer in charge will not have it.
+
+        Not `asking` is for that tracer itself, on its way out.
+        """
         if bool(self.trace_flags & flag) == enabled:
             return
+        if asking:
+            self.current_trace.flag_changed(self, flag, enabled)
         self.trace_flags = self.trace_flags | flag if enabled else self.trace_flags & ~flag
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
@@ -433,6 +441,22 @@ class TraceArray:
         self._pipe_cpumask -= set(self._chosen(cpu))
         self.trace_ref -= 1
 
+    # --- latency ---------------------------------------------------------------------------------
+
+    @property
+    def max_latency_word(self) -> int:
+        """Where guest code finds `max_latency`."""
+        return self.address + CONSTANTS["TR_MAX_LATENCY"]
+
+    @property
+    def max_latency(self) -> int:
+        """The worst that a latency tracer has seen, nanoseconds."""
+        return self.tracing.machine.memory.u64(self.max_latency_word)
+
+    @max_latency.setter
+    def max_latency(self, nanoseconds: int) -> None:
+        self.tracing.machine.memory.set_u64(self.max_latency_word, nanoseconds)
+
     # --- statistics ------------------------------------------------------------------------------
 
     def tracing_stats(self, cpu: int) -> str:
@@ -459,6 +483,10 @@ class TraceArray:
             graph_events=graph_layout(self),
         )
 
+    def _ip_sym(self, address: int) -> str:
+        """seq_print_ip_sym of one address."""
+        return self.tracing.symbols.seq_print_ip_sym(address, self.trace_flags).decode()
+
     def _header(self, array_buffer: ArrayBuffer) -> TraceHeader:
         entries = array_buffer.buffer.entries()
         return TraceHeader(
@@ -468,14 +496,25 @@ class TraceArray:
             entries + array_buffer.buffer.overruns(),
             self.nr_cpus,
             saved=array_buffer.saved,
+            symbol=self._ip_sym,
             is_dead=self.tracing.ftrace.ftrace_disabled,
         )
 
     def trace_text(self, cpu: int | None) -> TraceText:
         """The file `trace` of one CPU, or of all, as of now."""
         array_buffer = self.printed_buffer
-        text = self.current_trace.print_header(self, self._header(array_buffer))
-        return TraceText(text, array_buffer.buffer.snapshot(cpu), self.output_context(array_buffer))
+        header, pages = self._header(array_buffer), array_buffer.buffer.snapshot(cpu)
+        entries: Entries | None = None
+        if self.current_trace.print_max:
+            # What was recorded before the worst case began does not belong to it.
+            entries = merge(pages)
+            skipped = int(np.searchsorted(entries.ts, np.uint64(array_buffer.time_start)))
+            if skipped:
+                entries = entries[skipped:]
+                header = replace(header, entries=len(entries), written=len(entries))
+        text = self.current_trace.print_header(self, header)
+        context = self.output_context(array_buffer)
+        return TraceText(text, pages if entries is None else entries, context)
 
     def snapshot_text(self, cpu: int | None) -> TraceText:
         """The file `snapshot` of one CPU, or of all, as of now.

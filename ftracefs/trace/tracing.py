@@ -11,6 +11,7 @@ from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
+from emulated_kernel.static_call import StaticCalls
 from emulated_kernel.tasks import CallResult
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
@@ -28,6 +29,7 @@ from ftracefs.trace.sched_switch import SchedSwitch
 from ftracefs.trace.trace_array import TRACE_BUF_SIZE_DEFAULT, TraceArray
 from ftracefs.trace.trace_stack import StackTracer
 from ftracefs.trace.tracers import TRACE_TYPES
+from ftracefs.trace.tracers.irqsoff import CriticalTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ class Tracing:
         self._ftrace_trace_arrays = [self.global_trace]
         machine.memory.set_u64(self.label("global_trace_buffers"), self.global_trace.buffer.table)
         self.snapshots = Snapshots(self)
+        self.static_calls = StaticCalls(machine.memory, image, ftrace.text_poke)
+        for module in self.modules.loaded.values():
+            self.static_calls.add(module)
+        self.modules.coming.append(self.static_calls.add)
+        self.modules.going.append(self.static_calls.remove)
+        self.critical_timings = CriticalTimings(self)
         machine.after_slice.append(self._after_slice)
 
     def label(self, name: str) -> int:

@@ -76,6 +76,7 @@ FUNC_NOTRACE do_syscall_64              # rdi pt_regs, esi number
     push rbx
     push r12
     mov rbx, rdi
+    STATIC_CALL_COND trace_hardirqs_off
     LOCAL_IRQ_ENABLE
     mov r12, gs:[CURRENT_TASK]
     mov [r12 + TASK_SYSCALL_NR], rsi
@@ -106,6 +107,7 @@ FUNC_NOTRACE syscall_exit_to_user_mode  # rdi pt_regs
     mov rbp, rsp
     LOCAL_IRQ_DISABLE
     call exit_to_user_mode_prepare
+    STATIC_CALL_COND trace_hardirqs_on
     pop rbp
     ret
 ENDFUNC syscall_exit_to_user_mode
@@ -171,6 +173,7 @@ FUNC_NOTRACE \name
     mov rbp, rsp
     push rbx
     mov rbx, rdi
+    STATIC_CALL_COND trace_hardirqs_off
     call irq_enter_rcu
     mov rdi, rbx
     call __\name
@@ -191,8 +194,10 @@ DEFINE_IDTENTRY_SYSVEC common_interrupt
 
 # Nothing but a reason to look at NEED_RESCHED on the way out.
 FUNC_NOTRACE sysvec_reschedule_ipi
+    PROLOGUE
+    STATIC_CALL_COND trace_hardirqs_off
     inc qword ptr [rip + irq_resched_count]
-    ret
+    EPILOGUE
 ENDFUNC sysvec_reschedule_ipi
 
 FUNC_NOTRACE irqentry_exit              # rdi pt_regs
@@ -204,7 +209,10 @@ FUNC_NOTRACE irqentry_exit              # rdi pt_regs
     je irqentry_exit_to_user_mode
     test dword ptr [rdi + PT_EFLAGS], 0x200
     je .Lout
+    PROLOGUE
+    STATIC_CALL_COND trace_hardirqs_on
     and byte ptr gs:[IRQ_FLAGS], 0xfe
+    pop rbp
 .Lout:
     ret
 ENDFUNC irqentry_exit
@@ -213,6 +221,7 @@ FUNC_NOTRACE irqentry_exit_to_user_mode # rdi pt_regs
     push rbp
     mov rbp, rsp
     call exit_to_user_mode_prepare
+    STATIC_CALL_COND trace_hardirqs_on
     and byte ptr gs:[IRQ_FLAGS], 0xfe
     pop rbp
     ret

@@ -29,7 +29,9 @@ ENDFUNC arch_cpu_idle
 
 FUNC default_idle
     PROLOGUE
+    STATIC_CALL_COND stop_critical_timings
     call idle_halt_safepoint
+    STATIC_CALL_COND start_critical_timings
     EPILOGUE
 ENDFUNC default_idle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ftracefs.trace.options import TraceIter
@@ -44,6 +45,8 @@ class SavedLatency:
     nice: int = 0
     policy: int = 0
     rt_priority: int = 0
+    critical_start: int = 0  # where the section began and ended, as addresses
+    critical_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class TraceHeader:
     saved: SavedLatency = SavedLatency()
     release: str = UTS_RELEASE
     is_dead: bool = False
+    symbol: Callable[[int], str] = hex  # how an address is shown
 
     def text(self) -> str:
         """The header of a tracer that has none of its own."""
@@ -106,6 +110,12 @@ class TraceHeader:
         """Whose latency this is."""
         saved = self.saved
         rule = "#    -----------------\n"
+        critical = ""
+        if saved.critical_start:
+            critical = (
+                f"#  => started at: {self.symbol(saved.critical_start)}\n"
+                f"#  => ended at:   {self.symbol(saved.critical_end)}\n#\n"
+            )
         return (
             f"# {self.tracer} latency trace v1.1.5 on {self.release}\n"
             f"# {'-' * 68}\n"
@@ -114,7 +124,7 @@ class TraceHeader:
             f"{rule}"
             f"#    | task: {saved.comm:.16}-{saved.pid} (uid:{saved.uid} nice:{saved.nice}"
             f" policy:{saved.policy} rt_prio:{saved.rt_priority})\n"
-            f"{rule}#\n"
+            f"{rule}{critical}#\n"
         )
 
 

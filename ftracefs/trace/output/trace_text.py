@@ -28,15 +28,15 @@ class TraceText:
     def __init__(
         self,
         header: str,
-        pages: Pages,
+        pages: Pages | Entries,
         context: OutputContext,
         events: Mapping[int, TraceEventFunctions] = EVENTS,
     ) -> None:
         self._header = header
         self._context = context
         self._text = bytearray(header, "utf-8", "surrogateescape")
-        self._pages: Pages | None = pages
-        self._entries: Entries | None = None
+        self._pages = pages if isinstance(pages, Pages) else None
+        self._entries = None if isinstance(pages, Pages) else pages
         self._done = 0
         printer = EventPrinter if context.graph is None else GraphPrinter
         self._printer: EventPrinter | GraphPrinter = printer(context, events)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftracefs.trace.options import TracerOpt
+from ftracefs.errors import TracefsError
+from ftracefs.trace.options import TraceIter, TracerOpt
 from ftracefs.trace.output.graph_layout import GraphLayout
 from ftracefs.trace.output.header import TraceHeader
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 Hook = Callable[["TraceArray"], None]
 SetFlag = Callable[["TraceArray", str, bool], None]
+FlagChanged = Callable[["TraceArray", TraceIter, bool], None]
 
 
 def _nothing(_tr: TraceArray) -> None:
@@ -25,6 +28,16 @@ def _dummy_set_flag(_tr: TraceArray, _name: str, _enabled: bool) -> None:
     return None
 
 
+def _any_flag(_tr: TraceArray, _flag: TraceIter, _enabled: bool) -> None:
+    return None
+
+
+def trace_keep_overwrite(flag: TraceIter, enabled: bool) -> None:
+    """EINVAL for switching the option overwrite off: the end of a section is what counts."""
+    if flag is TraceIter.OVERWRITE and not enabled:
+        raise TracefsError(errno.EINVAL, "a latency tracer needs the option overwrite")
+
+
 def _default_header(_tr: TraceArray, header: TraceHeader) -> str:
     return header.text()
 
@@ -33,8 +46,8 @@ def _default_header(_tr: TraceArray, header: TraceHeader) -> str:
 class Tracer:
     """A tracer: `init` and `reset` frame its time in charge, `start` and `stop` obey tracing_on.
 
-    `set_flag` approves a change of one of its options, or raises EINVAL. One with a `graph_layout`
-    has its lines printed as the function graph tracer's.
+    `set_flag` approves a change of one of its options, `flag_changed` of a common one, or they
+    raise EINVAL. One with a `graph_layout` has its lines printed as the function graph tracer's.
     """
 
     name: str
@@ -44,6 +57,7 @@ class Tracer:
     stop: Hook = _nothing
     clock_changed: Hook = _nothing
     set_flag: SetFlag = _dummy_set_flag
+    flag_changed: FlagChanged = _any_flag
     print_header: Callable[[TraceArray, TraceHeader], str] = _default_header
     graph_layout: Callable[[TraceArray], GraphLayout] | None = None
     options: tuple[TracerOpt, ...] = ()

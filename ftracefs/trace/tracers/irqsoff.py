@@ -1,0 +1,209 @@
+"""The tracers irqsoff, preemptoff and preemptirqsoff (kernel/trace/trace_irqsoff.c).
+
+    irqsoff_tracer_init → __irqsoff_tracer_init → start_irqsoff_tracer → register_irqsoff_function
+
+Where the kernel switches interrupts or preemption it calls guest code, trace_irqsoff.S of
+ftracefs/guest, which measures and compares; a new maximum is told to the host, which puts the
+records aside. One of the three can be in charge at a time, in whichever trace array. Left out:
+display-graph.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from enum import IntFlag
+from functools import partial
+from typing import TYPE_CHECKING
+
+from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.machine import Vcpu
+from ftracefs.errors import TracefsError
+from ftracefs.trace.array_buffer import saved_latency, update_max_tr_single
+from ftracefs.trace.options import TraceIter
+from ftracefs.trace.tracers.tracer import Tracer, trace_keep_overwrite
+
+if TYPE_CHECKING:
+    from ftracefs.trace.trace_array import TraceArray
+    from ftracefs.trace.tracing import Tracing
+
+_IRQSOFF_CPU_BYTES = 512
+_LOCK_FUNCTION = "_raw_"  # what the functions in Linux's section of locks begin with
+
+
+class TraceType(IntFlag):
+    """What is measured."""
+
+    TRACER_IRQS_OFF = 2
+    TRACER_PREEMPT_OFF = 4
+
+
+_HOOKS = {
+    TraceType.TRACER_IRQS_OFF: ("trace_hardirqs_off", "trace_hardirqs_on"),
+    TraceType.TRACER_PREEMPT_OFF: ("trace_preempt_off", "trace_preempt_on"),
+}
+_IDLE_HOOKS = ("stop_critical_timings", "start_critical_timings")
+
+
+class CriticalTimings:
+    """What the three tracers share (the static variables of trace_irqsoff.c)."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._memory = tracing.machine.memory
+        self.irqsoff_trace: TraceArray | None = None
+        self.function_enabled = False
+        self._save_flags = TraceIter(0)
+        tracing.machine.hypercalls[CONSTANTS["HC_UPDATE_MAX_TR"]] = self._update_max_tr
+
+    # --- in charge -------------------------------------------------------------------------------
+
+    def init(self, tr: TraceArray, trace_type: TraceType) -> None:
+        """__irqsoff_tracer_init. EBUSY while one of the three is in charge somewhere."""
+        if self.irqsoff_trace is not None:
+            raise TracefsError(errno.EBUSY, "interrupts or preemption are being measured")
+        self._save_flags = tr.trace_flags
+        for flag in (TraceIter.OVERWRITE, TraceIter.LATENCY_FMT, TraceIter.PAUSE_ON_TRACE):
+            tr.set_tracer_flag(flag, True)
+        tr.max_latency = 0
+        self.irqsoff_trace = tr
+        tr.ops.func = self._label("irqsoff_tracer_call")
+        tr.ops.private = tr.buffer.table
+        tr.ops.write_guest()
+        memory = self._memory
+        memory.write(self._label("irqsoff_cpu"), bytes(_IRQSOFF_CPU_BYTES))
+        memory.set_u64(self._label("irqsoff_ops"), tr.ops.address)
+        memory.set_u64(self._label("irqsoff_max_latency"), tr.max_latency_word)
+        memory.set_u64(self._label("irqsoff_max_sequence"), 0)
+        memory.set_u32(self._label("irqsoff_trace_type"), trace_type)
+        start, end = self._lock_text()
+        memory.set_u64(self._label("lock_text"), start)
+        memory.set_u64(self._label("lock_text") + 8, end)
+        tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
+        self.register_irqsoff_function(tr)
+        self.set_tracer_enabled(tr.tracer_tracing_is_on())
+        for hook in self._hooks(trace_type):
+            self._tracing.static_calls.update(self._key(hook), self._label(hook))
+
+    def reset(self, tr: TraceArray) -> None:
+        """__irqsoff_tracer_reset."""
+        for hook in self._hooks(~TraceType(0)):
+            self._tracing.static_calls.update(self._key(hook), 0)
+        self.set_tracer_enabled(False)
+        self.unregister_irqsoff_function(tr)
+        tr.tracing.saved_cmdlines.tracing_stop_cmdline_record()
+        self.irqsoff_trace = None
+        for flag in (TraceIter.LATENCY_FMT, TraceIter.OVERWRITE, TraceIter.PAUSE_ON_TRACE):
+            tr.set_tracer_flag(flag, bool(self._save_flags & flag), asking=False)
+        tr.ops.func = tr.tracing.label("ftrace_stub")
+
+    def set_tracer_enabled(self, enabled: bool) -> None:
+        """Measure, or stop doing so."""
+        self._memory.set_u32(self._label("irqsoff_tracer_enabled"), int(enabled))
+
+    def register_irqsoff_function(self, tr: TraceArray, *, is_set: bool = False) -> None:
+        """Record calls as well, if the option function-trace says so or is about to."""
+        if self.function_enabled or not (is_set or tr.trace_flags & TraceIter.FUNCTION):
+            return
+        with suppress(TracefsError):
+            tr.tracing.ftrace.register_ftrace_function(tr.ops)
+            self.function_enabled = True
+
+    def unregister_irqsoff_function(self, tr: TraceArray) -> None:
+        """Undo it."""
+        if self.function_enabled:
+            with suppress(TracefsError):
+                tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
+        self.function_enabled = False
+
+    # --- a new maximum ---------------------------------------------------------------------------
+
+    def _update_max_tr(self, vcpu: Vcpu) -> None:
+        """check_critical_timing found one: put the records of this CPU aside."""
+        tr = self.irqsoff_trace
+        if tr is None or tr.stop_count:
+            return
+        (told,) = vcpu.get("rdi")
+
+        def word(name: str) -> int:
+            return self._memory.u64(told + CONSTANTS[f"IRQSOFF_MAX_{name}"])
+
+        tr.max_latency = word("LATENCY")
+        saved = saved_latency(
+            tr, vcpu.number, critical_start=word("START"), critical_end=word("END")
+        )
+        update_max_tr_single(tr, vcpu.number, saved, word("TIMESTAMP"))
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    def _label(self, name: str) -> int:
+        return self._tracing.label(name)
+
+    def _key(self, name: str) -> int:
+        return self._tracing.image.labels[f"__SCK__{name}"]
+
+    @staticmethod
+    def _hooks(trace_type: TraceType) -> list[str]:
+        measured = [hooks for kind, hooks in _HOOKS.items() if kind & trace_type]
+        return [hook for hooks in (*measured, _IDLE_HOOKS) for hook in hooks]
+
+    def _lock_text(self) -> tuple[int, int]:
+        """Where the functions that take and give back spin locks lie (in_lock_functions)."""
+        locks = [s for s in self._tracing.image.symbols if s.name.startswith(_LOCK_FUNCTION)]
+        if not locks:
+            return 0, 0
+        return min(s.address for s in locks), max(s.address + s.size for s in locks)
+
+
+def _init(trace_type: TraceType, tr: TraceArray) -> None:
+    tr.tracing.critical_timings.init(tr, trace_type)
+
+
+def irqsoff_tracer_reset(tr: TraceArray) -> None:
+    """Measure no more."""
+    tr.tracing.critical_timings.reset(tr)
+
+
+def irqsoff_tracer_start(tr: TraceArray) -> None:
+    """tracing_on goes from 0 to 1."""
+    tr.tracing.critical_timings.set_tracer_enabled(True)
+
+
+def irqsoff_tracer_stop(tr: TraceArray) -> None:
+    """tracing_on goes from 1 to 0."""
+    tr.tracing.critical_timings.set_tracer_enabled(False)
+
+
+def irqsoff_flag_changed(tr: TraceArray, flag: TraceIter, enabled: bool) -> None:
+    """function-trace takes effect at once; EINVAL for what would spoil the measurement."""
+    timings = tr.tracing.critical_timings
+    if flag is TraceIter.FUNCTION:
+        if enabled:
+            timings.register_irqsoff_function(tr, is_set=True)
+        else:
+            timings.unregister_irqsoff_function(tr)
+        return
+    if flag is TraceIter.DISPLAY_GRAPH and enabled:
+        raise TracefsError(errno.EINVAL, "latency tracers show no graph yet")
+    trace_keep_overwrite(flag, enabled)
+
+
+def _tracer(name: str, trace_type: TraceType) -> Tracer:
+    return Tracer(
+        name,
+        init=partial(_init, trace_type),
+        reset=irqsoff_tracer_reset,
+        start=irqsoff_tracer_start,
+        stop=irqsoff_tracer_stop,
+        flag_changed=irqsoff_flag_changed,
+        allow_instances=True,
+        use_max_tr=True,
+        print_max=True,
+    )
+
+
+IRQSOFF_TRACER = _tracer("irqsoff", TraceType.TRACER_IRQS_OFF)
+PREEMPTOFF_TRACER = _tracer("preemptoff", TraceType.TRACER_PREEMPT_OFF)
+PREEMPTIRQSOFF_TRACER = _tracer(
+    "preemptirqsoff", TraceType.TRACER_IRQS_OFF | TraceType.TRACER_PREEMPT_OFF
+)
