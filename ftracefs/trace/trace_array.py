@@ -250,7 +250,13 @@ class TraceArray:
 
     def available_tracers(self) -> list[Tracer]:
         """The tracers this trace array can have (trace_ok_for_array)."""
-        return [tracer for tracer in TRACE_TYPES if not self.name or tracer.allow_instances]
+        symbols = self.tracing.image.labels
+        return [
+            tracer
+            for tracer in TRACE_TYPES
+            if (not self.name or tracer.allow_instances)
+            and all(symbol in symbols for symbol in tracer.needs)
+        ]
 
     def tracing_set_tracer(self, name: str) -> None:
         """Put another tracer in charge, with an empty buffer; nothing happens if it is already.

@@ -44,6 +44,11 @@ def calls_at(shell: Shell, hook: str) -> int:
     return found
 
 
+def test_they_are_offered(shell: Shell) -> None:
+    tracers = "function_graph preemptirqsoff preemptoff irqsoff function nop\n"
+    assert shell.cat("available_tracers") == tracers
+
+
 def test_the_kernel_calls_the_hooks_only_while_they_are_needed(shell: Shell) -> None:
     memory = shell.machine.memory
     text = {site: memory.read(site, 5) for hook in HOOKS for site in sites(shell, hook)}

@@ -62,6 +62,7 @@ TOP = {
     "trace_pipe": 0o440,
     "trace_stat": 0o750,
     "tracing_cpumask": 0o640,
+    "tracing_max_latency": 0o640,
     "tracing_on": 0o640,
     "tracing_thresh": 0o640,
 }

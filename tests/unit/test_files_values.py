@@ -111,10 +111,7 @@ def test_an_open_trace_keeps_a_small_buffer_from_being_expanded(tree: Tree) -> N
 
 
 def test_available_tracers(tree: Tree) -> None:
-    assert (
-        tree.read("available_tracers")
-        == "function_graph preemptirqsoff preemptoff irqsoff function nop\n"
-    )
+    assert tree.read("available_tracers") == "function_graph function nop\n"
     for name in tree.read("available_tracers").split():
         tree.echo(name, "current_tracer")
 

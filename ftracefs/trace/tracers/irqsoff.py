@@ -45,6 +45,12 @@ _HOOKS = {
 _IDLE_HOOKS = ("stop_critical_timings", "start_critical_timings")
 
 
+def _hooks(trace_type: TraceType) -> list[str]:
+    """What the kernel calls for it."""
+    measured = [hooks for kind, hooks in _HOOKS.items() if kind & trace_type]
+    return [hook for hooks in (*measured, _IDLE_HOOKS) for hook in hooks]
+
+
 class CriticalTimings:
     """What the three tracers share (the static variables of trace_irqsoff.c)."""
 
@@ -82,12 +88,12 @@ class CriticalTimings:
         tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
         self.register_irqsoff_function(tr)
         self.set_tracer_enabled(tr.tracer_tracing_is_on())
-        for hook in self._hooks(trace_type):
+        for hook in _hooks(trace_type):
             self._tracing.static_calls.update(self._key(hook), self._label(hook))
 
     def reset(self, tr: TraceArray) -> None:
         """__irqsoff_tracer_reset."""
-        for hook in self._hooks(~TraceType(0)):
+        for hook in _hooks(~TraceType(0)):
             self._tracing.static_calls.update(self._key(hook), 0)
         self.set_tracer_enabled(False)
         self.unregister_irqsoff_function(tr)
@@ -142,11 +148,6 @@ class CriticalTimings:
     def _key(self, name: str) -> int:
         return self._tracing.image.labels[f"__SCK__{name}"]
 
-    @staticmethod
-    def _hooks(trace_type: TraceType) -> list[str]:
-        measured = [hooks for kind, hooks in _HOOKS.items() if kind & trace_type]
-        return [hook for hooks in (*measured, _IDLE_HOOKS) for hook in hooks]
-
     def _lock_text(self) -> tuple[int, int]:
         """Where the functions that take and give back spin locks lie (in_lock_functions)."""
         locks = [s for s in self._tracing.image.symbols if s.name.startswith(_LOCK_FUNCTION)]
@@ -197,6 +198,7 @@ def _tracer(name: str, trace_type: TraceType) -> Tracer:
         stop=irqsoff_tracer_stop,
         flag_changed=irqsoff_flag_changed,
         allow_instances=True,
+        needs=tuple(f"__SCK__{hook}" for hook in _hooks(trace_type)),
         use_max_tr=True,
         print_max=True,
     )

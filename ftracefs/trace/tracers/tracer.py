@@ -62,5 +62,6 @@ class Tracer:
     graph_layout: Callable[[TraceArray], GraphLayout] | None = None
     options: tuple[TracerOpt, ...] = ()
     allow_instances: bool = False
+    needs: tuple[str, ...] = ()  # symbols of the kernel, without which it cannot be had
     use_max_tr: bool = False  # the snapshot is the tracer's own
     print_max: bool = False  # `trace` shows the snapshot
