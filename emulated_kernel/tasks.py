@@ -490,7 +490,8 @@ class Tasks:
         vcpu.set_word("CURRENT_TASK", idle)
         vcpu.set_word("RQ_CURR", idle)
         vcpu.is_lost = False
-        for name in ("CURRENT_PID", "IRQ_DEPTH", "SOFTIRQ_DEPTH", "NEED_RESCHED"):
+        zero = ("CURRENT_PID", "IRQ_DEPTH", "SOFTIRQ_DEPTH", "NEED_RESCHED", "TRACE_RECURSION")
+        for name in zero:
             memory.set_u32(percpu + constants[name], 0)
         memory.set_u8(percpu + constants["IRQ_FLAGS"], 0)
         memory.set_u8(percpu + constants["PREEMPT_DEPTH"], 1)

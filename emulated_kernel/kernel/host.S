@@ -49,6 +49,7 @@ ENDFUNC host_fop
 # The current task is to die of signal rdi: where the host sends a task that cannot go on.
 FUNC_NOTRACE host_kill_current
     mov byte ptr gs:[PREEMPT_DEPTH], 0
+    mov dword ptr gs:[TRACE_RECURSION], 0   # Linux: of the task, which dies; it may be in a callback
     mov dword ptr gs:[IRQ_DEPTH], 0
     mov dword ptr gs:[SOFTIRQ_DEPTH], 0
     mov byte ptr gs:[IRQ_FLAGS], 0

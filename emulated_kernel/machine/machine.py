@@ -61,6 +61,9 @@ _EXCEPTION_ENTRIES = {
     GENERAL_PROTECTION: "asm_exc_general_protection",
     PAGE_FAULT: "asm_exc_page_fault",
 }
+# Per-CPU: in which context code runs, how often preemption is off, and in which callbacks it is.
+_CONTEXT = [(CONSTANTS[n], size) for n, size in (("IRQ_FLAGS", 2), ("TRACE_RECURSION", 4))]
+assert CONSTANTS["PREEMPT_DEPTH"] == CONSTANTS["IRQ_FLAGS"] + 1
 _SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
 
@@ -389,6 +392,7 @@ class Machine:
         named = dict(zip(_SYSV_ARGUMENTS, arguments, strict=False))
         vcpu.set(rsp=stack, rbp=0, **named)
         outer, vcpu.in_bare_call = vcpu.in_bare_call, True
+        context = [self.memory.read(vcpu.percpu + at, size) for at, size in _CONTEXT]
         task = vcpu.current
         frames = self.memory.u64(task + CONSTANTS["TASK_RET_TOP"]) if task else 0
         try:
@@ -397,6 +401,8 @@ class Machine:
                 raise GuestFault(f"call ended at {rest}", vector=-1, rip=vcpu.rip)
             return vcpu.get("rax")[0]
         except BaseException:
+            for (at, _), word in zip(_CONTEXT, context, strict=True):
+                self.memory.write(vcpu.percpu + at, word)
             if task:
                 # What it called will not return, so the task's shadow stack is as it was before.
                 frames = frames or self.memory.u64(task + CONSTANTS["TASK_RET_BASE"])

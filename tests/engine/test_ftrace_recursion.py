@@ -11,14 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from support.ftrace_kernel import load_code
+from support.ftrace_kernel import ftrace_machine, load_code
 from support.shell import Shell, isolated
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from ftracefs.errors import TracefsError
 from ftracefs.ftrace import FtraceOps
 from ftracefs.ftrace.hash_update import ftrace_set_filter
 from ftracefs.ftrace.modify import addr_from_call
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_RCU, FTRACE_OPS_FL_RECURSION, FTRACE_OPS_FL_SAVE_REGS
+from ftracefs.ftrace.python_callback import FtraceRegs
 
 LOCAL_TIMER_VECTOR = 236
 
@@ -63,6 +65,11 @@ FUNC_NOTRACE calling_callback                # calls what it is called from
     pop rdi
     ret
 ENDFUNC calling_callback
+FUNC_NOTRACE faulting_callback
+    COUNT_CONTEXT
+    mov rax, [0x10]
+    ret
+ENDFUNC faulting_callback
 FUNC_NOTRACE counting_callback
     COUNT_CONTEXT
     ret
@@ -192,3 +199,53 @@ def test_function_graph_is_not_confused_by_an_interrupt_inside_another_callback(
     assert trace.count("gcd();") + trace.count("gcd() {") == 3
     assert trace.count("sysvec_apic_timer_interrupt() {") == 3
     assert callbacks.ftrace.fgraph.ret_stack(shell.machine.cpus[0].current) == []
+
+
+# --- a callback that does not return --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_task_that_dies_in_a_callback_takes_the_guard_with_it(
+    callbacks: Callbacks, guard: int, shared: bool
+) -> None:
+    faulting = callbacks.on("faulting_callback", "gcd", guard)
+    if shared:
+        callbacks.on("counting_callback", "gcd", 0)
+    with pytest.raises(TracefsError):
+        callbacks.shell.echo("gcd 48 36", "emulator/call")
+    assert "Oops" in callbacks.shell.cat("emulator/call")
+    assert callbacks.recursion_word() == 0
+    callbacks.ftrace.machine.run(lambda: callbacks.ftrace.unregister_ftrace_function(faulting))
+    first, second = (callbacks.on("counting_callback", "gcd", guard) for _ in range(2))
+    for _ in range(3):
+        callbacks.call_gcd()
+    assert callbacks.counts(first) == callbacks.counts(second) == [3, 0, 0, 0]
+
+
+def test_a_call_from_outside_that_ends_in_an_exception_leaves_the_cpu_as_it_was() -> None:
+    with ftrace_machine() as ftrace:
+        seen: list[int] = []
+
+        def fail_once(ip: int, _parent: int, _op: FtraceOps, _fregs: FtraceRegs) -> None:
+            seen.append(ip)
+            if len(seen) == 1:
+                raise ValueError("on purpose")
+
+        counter = ftrace.machine.alloc(64)
+        count_call = ftrace.machine.image.labels["count_call"]
+
+        def register(ops: FtraceOps) -> None:
+            ftrace_set_filter(ftrace, ops, b"add_one")
+            ftrace.register_ftrace_function(ops)
+
+        ftrace.machine.run(lambda: register(ftrace.new_ops(count_call, private=counter)))
+        ftrace.machine.run(lambda: register(ftrace.new_python_ops(fail_once)))
+        percpu = ftrace.machine.cpus[0].percpu
+        words = ("TRACE_RECURSION", "TRACE_CTX")
+        before = [ftrace.memory.u32(percpu + CONSTANTS[word]) for word in words]
+        with pytest.raises(ValueError, match="on purpose"):
+            ftrace.machine.call("add_one", 1)
+        assert [ftrace.memory.u32(percpu + CONSTANTS[word]) for word in words] == before
+        assert ftrace.machine.call("add_one", 1) == 2
+        assert (len(seen), ftrace.memory.u64(counter)) == (2, 1)
