@@ -280,7 +280,7 @@ _layout(
         "DROPPED": 8,
         "ENTRIES": 8,  # of the pages that were left, EVENTS is the current page's
         "ENTRIES_BYTES": 8,  # of the pages that were left and not overwritten
-        "STACKTRACE": 4,  # not zero: an event is followed by a stack trace
+        "STACKTRACE": 4,  # which stack traces follow an event, RB_STACKTRACE_ bits
     },
     size=4096,
 )
@@ -294,6 +294,8 @@ _define(
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
     RB_GUARD_FUNCTION=0x400,  # the function tracer is gone, though its call sites could not be
     RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
+    RB_STACKTRACE_KERNEL=1,
+    RB_STACKTRACE_USER=2,
 )
 _layout("REPEATS_", {"IP": 8, "PARENT_IP": 8, "COUNT": 8, "TS_LAST_CALL": 8}, size=32)
 _layout("MAPPER_", {"TABLE": 8, "MASK": 8, "COUNTS": 8}, size=24)

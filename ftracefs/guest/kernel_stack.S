@@ -61,16 +61,59 @@ FUNC_NOTRACE __ftrace_trace_stack
     STACK_LEAVE
 ENDFUNC __ftrace_trace_stack
 
-# From the probe of an event, which has a frame, with the option stacktrace: the probe and who called
-# it. In: r9 buffer. Keeps the same.
-FUNC_NOTRACE ftrace_trace_stack
+# Behind the record of an event: with the option stacktrace the probe, which has a frame, and who
+# called it; with userstacktrace where user mode was left. In: r9 buffer. Keeps the same.
+FUNC_NOTRACE ftrace_trace_stacks
+    test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_KERNEL
+    je ftrace_trace_userstack
     STACK_ENTER
     lea rbx, [rsp + 6 * 8]
     call stack_trace_consume
     call stack_walk_frames
     call record_stack
+    test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_USER
+    je .Lout
+    call ftrace_trace_userstack
+.Lout:
     STACK_LEAVE
-ENDFUNC ftrace_trace_stack
+ENDFUNC ftrace_trace_stacks
+
+# struct userstack_entry: common fields, tgid, four bytes of nothing, caller[8].
+USERSTACK_ENTRY_BYTES = 80
+USERSTACK_TGID = 12
+USERSTACK_CALLER = 20
+USER_STACK_BELOW = 64                       # the host's, above the pt_regs of a system call
+
+# One record with the address at which the current task left user mode, which is where the host keeps
+# it: user mode has no stack. Kernel threads have none. In: r9 buffer. Uses rax r8 r10 r11.
+FUNC_NOTRACE ftrace_trace_userstack
+    push rdx
+    mov edx, USERSTACK_ENTRY_BYTES
+    call ring_buffer_lock_reserve
+    jb .Lout
+    RB_COMMON TRACE_USER_STACK
+    mov r11, gs:[CURRENT_TASK]
+    mov eax, [r11 + TASK_TGID]
+    mov [r10 + USERSTACK_TGID], rax
+    xor eax, eax
+    test dword ptr [r11 + TASK_FLAGS], PF_KTHREAD | PF_IDLE
+    jne 1f
+    mov r11, [r11 + TASK_STACK]
+    mov rax, [r11 + STACK_BYTES - USER_STACK_BELOW - FRAME_BYTES + PT_RIP]
+1:  mov [r10 + USERSTACK_CALLER], rax
+    xor eax, eax
+    mov [r10 + USERSTACK_CALLER + 8], rax
+    mov [r10 + USERSTACK_CALLER + 16], rax
+    mov [r10 + USERSTACK_CALLER + 24], rax
+    mov [r10 + USERSTACK_CALLER + 32], rax
+    mov [r10 + USERSTACK_CALLER + 40], rax
+    mov [r10 + USERSTACK_CALLER + 48], rax
+    mov [r10 + USERSTACK_CALLER + 56], rax
+    RB_COMMIT
+.Lout:
+    pop rdx
+    ret
+ENDFUNC ftrace_trace_userstack
 
 # How the kernel came to where it is. In: rax an address in a function, r8 its frame, r9 buffer. Keeps
 # the same.

@@ -119,10 +119,11 @@ class RingBuffer:
         for cpu_buffer in self.cpus:
             cpu_buffer.set_overwrite(overwrite)
 
-    def set_stacktrace(self, on: bool) -> None:
-        """Whether guest code records a stack trace behind each event (TRACE_ITER_STACKTRACE)."""
+    def set_stacktrace(self, kernel: bool, user: bool) -> None:
+        """Which stack traces guest code records behind each event (TRACE_ITER_STACKTRACE, …)."""
+        bits = kernel * CONSTANTS["RB_STACKTRACE_KERNEL"] | user * CONSTANTS["RB_STACKTRACE_USER"]
         for cpu_buffer in self.cpus:
-            self._memory.set_u32(cpu_buffer.address + CONSTANTS["RB_STACKTRACE"], on)
+            self._memory.set_u32(cpu_buffer.address + CONSTANTS["RB_STACKTRACE"], bits)
 
     # --- size, counts ----------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ class TraceArray:
         machine.memory.set_u64(self.address + CONSTANTS["TR_BUFFERS"], self.buffer.table)
         for buffer in (self.buffer, self.max_buffer.buffer):
             buffer.set_overwrite(bool(self.trace_flags & TraceIter.OVERWRITE))
-        self.buffer.set_stacktrace(bool(self.trace_flags & TraceIter.STACKTRACE))
+        self._set_stacktrace()
         self._set_clock_words()
 
     def _free_trace_buffers(self) -> None:
@@ -361,6 +361,11 @@ class TraceArray:
 
     # --- options ---------------------------------------------------------------------------------
 
+    def _set_stacktrace(self) -> None:
+        flags = self.trace_flags
+        kernel, user = flags & TraceIter.STACKTRACE, flags & TraceIter.USERSTACKTRACE
+        self.buffer.set_stacktrace(bool(kernel), bool(user))
+
     def set_tracer_flag(self, flag: TraceIter, enabled: bool, *, asking: bool = True) -> None:
         """Switch a common option; EINVAL if the tracer in charge will not have it.
 
@@ -374,8 +379,8 @@ class TraceArray:
         if flag is TraceIter.OVERWRITE:
             self.buffer.set_overwrite(enabled)
             self.max_buffer.buffer.set_overwrite(enabled)
-        elif flag is TraceIter.STACKTRACE:
-            self.buffer.set_stacktrace(enabled)
+        elif flag in (TraceIter.STACKTRACE, TraceIter.USERSTACKTRACE):
+            self._set_stacktrace()
         elif flag is TraceIter.RECORD_CMD:
             for tr in self.tracing.trace_arrays():
                 tr.events.trace_event_enable_cmd_record(enabled)

@@ -90,3 +90,64 @@ def test_markers_and_calls_have_no_stack(shell: Shell) -> None:
     shell.echo("gcd 4 6", "emulator/call")
     shell.echo("said", "trace_marker")
     assert stacks(shell) == []
+
+
+# --- userstacktrace -------------------------------------------------------------------------------
+
+
+def at(shell: Shell, label: str) -> str:
+    return f" =>  <{shell.session.image.labels[label]:016x}>"
+
+
+def traced(shell: Shell) -> list[str]:
+    lines = shell.cat("trace").splitlines()
+    return [line.split(": ", 2)[-1] for line in lines if not line.startswith("#")]
+
+
+def fork(shell: Shell, pid: int) -> None:
+    tasks, machine = shell.session.tasks, shell.machine
+    task = machine.run(lambda: tasks.adopt(SCRIPT))
+    machine.run(lambda: machine.cpus[0].set_word("HOST_ARG", pid))
+    assert machine.run(lambda: tasks.syscall(task, "clone", ())) == pid
+
+
+def test_a_user_stack_is_where_user_mode_was_left(shell: Shell) -> None:
+    shell.echo("1", "options/userstacktrace")
+    shell.echo("1", "events/sched/sched_process_fork/enable")
+    fork(shell, 4321)
+    event, *stack = traced(shell)
+    assert event.startswith("comm=script pid=1000")
+    assert stack == ["<user stack trace>", at(shell, "user_mode")]
+
+
+def test_a_kernel_thread_has_an_empty_user_stack(shell: Shell) -> None:
+    shell.echo("1", "options/userstacktrace")
+    shell.echo("1", "events/sched/sched_switch/enable")
+    switch(shell)
+    away, *stack, back, idle = traced(shell)
+    assert away.startswith("prev_comm=script")
+    assert stack == ["<user stack trace>", at(shell, "user_mode_halt")]
+    assert back.startswith("prev_comm=swapper/0")
+    assert idle == "<user stack trace>"
+
+
+def test_both_stacks_follow_an_event_the_kernels_first(shell: Shell) -> None:
+    shell.echo("1", "options/userstacktrace")
+    shell.echo("1", "options/stacktrace")
+    shell.echo("1", "events/sched/sched_process_fork/enable")
+    fork(shell, 4322)
+    _, first, probe, *rest = traced(shell)
+    assert (first, probe) == ("<stack trace>", " => trace_event_raw_event_sched_process_fork")
+    assert rest[-3:] == [
+        " => entry_SYSCALL_64_after_hwframe",
+        "<user stack trace>",
+        at(shell, "user_mode"),
+    ]
+
+
+def test_a_user_stack_in_numbers(shell: Shell) -> None:
+    shell.echo("1", "options/userstacktrace")
+    shell.echo("1", "events/sched/sched_process_fork/enable")
+    fork(shell, 4323)
+    shell.echo("1", "options/raw")
+    assert shell.cat("trace").endswith(" type: 12\n")

@@ -24,6 +24,7 @@ TRACE_STACK = 4
 TRACE_PRINT = 5
 TRACE_GRAPH_RET = 10
 TRACE_GRAPH_ENT = 11
+TRACE_USER_STACK = 12
 TRACE_RAW_DATA = 18
 TRACE_FUNC_REPEATS = 19
 
@@ -132,6 +133,16 @@ def trace_stack_print(entries: Entries, context: OutputContext) -> list[bytes]:
     return texts
 
 
+def trace_user_stack_print(entries: Entries, context: OutputContext) -> list[bytes]:
+    """A line for each address, up to the first that is 0; no file of a process is known here."""
+    texts = []
+    for index in range(len(entries)):
+        callers = np.frombuffer(entries.payload(index)[_CALLER:], np.uint64).tolist()
+        lines = [b" =>  <%016x>\n" % ip for ip in takewhile(bool, callers)]
+        texts.append(b"<user stack trace>\n" + b"".join(lines))
+    return texts
+
+
 # --- func_repeats records -------------------------------------------------------------------------
 
 
@@ -170,6 +181,7 @@ TRACE_ENTRIES: Mapping[int, TraceEventFunctions] = {
     TRACE_PRINT: TraceEventFunctions(trace_print_print, trace_print_raw),
     TRACE_GRAPH_RET: TraceEventFunctions(),
     TRACE_GRAPH_ENT: TraceEventFunctions(),
+    TRACE_USER_STACK: TraceEventFunctions(trace_user_stack_print),
     TRACE_RAW_DATA: TraceEventFunctions(trace_raw_data, trace_raw_data),
     TRACE_FUNC_REPEATS: TraceEventFunctions(trace_func_repeats_print, trace_func_repeats_raw),
 }
