@@ -244,6 +244,37 @@ def test_a_list_holds_for_functions_that_others_trace_too(rig: Rig) -> None:
     assert rig.pids() == {500}
 
 
+@pytest.mark.parametrize("option", ["func_stack_trace", "func-no-repeats"])
+def test_a_list_holds_whatever_the_callback_is(rig: Rig, option: str) -> None:
+    rig.shell.echo("gcd", "set_ftrace_filter")
+    rig.shell.echo("function", "current_tracer")
+    rig.shell.echo("500", "set_ftrace_pid")
+    rig.shell.echo("1", f"options/{option}")
+    assert "->ftrace_pid_func+" in rig.shell.cat("enabled_functions")
+    for pid in (501, 500):
+        rig.call(rig.task(pid), "gcd", 12, 18)
+    assert rig.pids() == {500}
+    assert ("<stack trace>" in rig.shell.cat("trace")) == (option == "func_stack_trace")
+    rig.shell.truncate("set_ftrace_pid")
+    name = {"func_stack_trace": "stack", "func-no-repeats": "no_repeats"}[option]
+    assert f"->function_{name}_trace_call+" in rig.shell.cat("enabled_functions")
+
+
+def test_a_list_that_changes_while_ftrace_is_switched_off_patches_nothing(rig: Rig) -> None:
+    rig.shell.echo("gcd", "set_ftrace_filter")
+    rig.shell.echo("function", "current_tracer")
+    rig.shell.echo("500", "set_ftrace_pid")
+    rig.shell.echo("0", "emulator/sysctl/ftrace_enabled")
+    rig.shell.truncate("set_ftrace_pid")
+    rig.shell.echo("1", "emulator/sysctl/ftrace_enabled")
+    # As in Linux; it costs a little, and lets everybody through.
+    assert "->ftrace_pid_func+" in rig.shell.cat("enabled_functions")
+    rig.call(rig.task(501), "gcd", 12, 18)
+    assert rig.pids() == {501}
+    rig.shell.truncate("set_ftrace_pid")
+    assert "->function_trace_call+" in rig.shell.cat("enabled_functions")
+
+
 # --- function_graph ------------------------------------------------------------------------------
 
 
