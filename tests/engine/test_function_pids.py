@@ -326,6 +326,16 @@ def test_children_of_listed_tasks_are_listed_until_they_are_gone(rig: Rig, file:
     assert rig.shell.cat(file) == "500\n502\n"
 
 
+def test_children_far_apart_are_all_listed(rig: Rig) -> None:
+    rig.task(500)
+    rig.shell.echo("500", "set_ftrace_pid")
+    rig.shell.echo("1", "options/function-fork")
+    children = [(n << 14) + 7 for n in range(1, 20)]
+    for pid in children:
+        rig.task(pid, ppid=500)
+    assert list(map(int, rig.shell.cat("set_ftrace_pid").split())) == [500, *children]
+
+
 def test_a_child_is_traced_from_its_first_step(rig: Rig) -> None:
     rig.task(500)
     rig.shell.echo("1", "options/function-fork")
