@@ -26,6 +26,7 @@ SECTIONS = [
     "trace_options",
     "function_graph",
     "stack_trace",
+    "function_profile",
     "sysctl",
     "function_commands",
     "set_ftrace_pid",
