@@ -354,8 +354,8 @@ _define(STACK_TRACE_ENTRIES=500)
 # static_key.enabled stands first; FUNCS is an array of tracepoint_func that ends with a null one.
 _layout("TP_", {"KEY": 8, "FUNCS": 8}, size=16)
 _layout("TPF_", {"FUNC": 8, "DATA": 8, "PRIO": 8}, size=24)
-# As much of a linux_binprm as sched_process_exec is about.
-_define(BPRM_FILENAME=8)
+# As much of a linux_binprm and an irqaction as events are about.
+_define(BPRM_FILENAME=8, IRQACTION_NAME=32)
 # As much of a trace_array and a trace_event_file as guest code needs.
 _layout(
     "TR_",

@@ -109,16 +109,34 @@ FUNC __handle_irq_event_percpu          # rdi descriptor; eax what its handlers 
 .Lnext:
     test rbx, rbx
     je .Lout
+    TRACE irq_handler_entry, .Ltrace_entry
+.Lentry:
     mov edi, r12d
     mov rsi, [rbx + IRQACTION_DEV]
     call [rbx + IRQACTION_HANDLER]
     or r13d, eax
+    TRACE irq_handler_exit, .Ltrace_exit
+.Lexit:
     mov rbx, [rbx + IRQACTION_NEXT]
     jmp .Lnext
 .Lout:
     mov eax, r13d
     LEAVE3
+.Ltrace_entry:
+    mov esi, r12d
+    mov rdx, rbx
+    DO_TRACE irq_handler_entry
+    jmp .Lentry
+.Ltrace_exit:
+    mov esi, r12d
+    mov rdx, rbx
+    mov ecx, eax
+    DO_TRACE irq_handler_exit
+    jmp .Lexit
 ENDFUNC __handle_irq_event_percpu
+
+DEFINE_TRACE irq_handler_entry          # esi interrupt, rdx action
+DEFINE_TRACE irq_handler_exit           # esi interrupt, rdx action, ecx what its handler answered
 
 FUNC note_interrupt                     # rdi descriptor, esi what the handlers answered
     PROLOGUE

@@ -89,7 +89,10 @@ FUNC __do_softirq
     je .Lnext
     inc qword ptr [r12*8+kstat_softirqs]
     inc qword ptr gs:[SOFTIRQS_RUN]
+    TRACE softirq_entry, .Ltrace_entry
+.Lentry:
     call rax
+    TRACE softirq_exit, .Ltrace_exit
     jmp .Lnext
 .Lround:
     LOCAL_IRQ_DISABLE
@@ -107,7 +110,23 @@ FUNC __do_softirq
     pop r12
     pop rbx
     EPILOGUE
+.Ltrace_entry:
+    push rax
+    push rdi
+    mov esi, r12d
+    DO_TRACE softirq_entry
+    pop rdi
+    pop rax
+    jmp .Lentry
+.Ltrace_exit:
+    mov esi, r12d
+    DO_TRACE softirq_exit
+    jmp .Lnext
 ENDFUNC __do_softirq
+
+DEFINE_TRACE softirq_raise              # esi softirq
+DEFINE_TRACE softirq_entry              # esi softirq
+DEFINE_TRACE softirq_exit               # esi softirq
 
 FUNC do_softirq
     PROLOGUE
@@ -168,12 +187,19 @@ FUNC _local_bh_enable
 ENDFUNC _local_bh_enable
 
 FUNC __raise_softirq_irqoff
-    PROLOGUE
-    mov ecx, edi
+    ENTER1
+    mov ebx, edi
+    TRACE softirq_raise, .Ltrace
+.Ltraced:
+    mov ecx, ebx
     mov eax, 1
     shl eax, cl
     or gs:[SOFTIRQ_PENDING], eax
-    EPILOGUE
+    LEAVE1
+.Ltrace:
+    mov esi, ebx
+    DO_TRACE softirq_raise
+    jmp .Ltraced
 ENDFUNC __raise_softirq_irqoff
 
 # Interrupts are off. Outside of interrupts nobody would look at the pending bits: wake ksoftirqd.

@@ -172,7 +172,6 @@ SCHED_PROCESS_EXEC_FILENAME = 8         # __data_loc: length << 16 | offset
 SCHED_PROCESS_EXEC_PID = 12
 SCHED_PROCESS_EXEC_OLD_PID = 16
 SCHED_PROCESS_EXEC_BYTES = 20           # and the name behind it
-BUF_MAX_DATA_SIZE = 4072
 
 # void trace_event_raw_event_sched_process_exec(file, task, pid_t old_pid, bprm)
 FUNC_NOTRACE trace_event_raw_event_sched_process_exec
@@ -181,35 +180,17 @@ FUNC_NOTRACE trace_event_raw_event_sched_process_exec
     push rbx
     push r12
     push r13
-    push r14
+    push r13
     mov ebx, edx
-    mov r12, [rcx + BPRM_FILENAME]
-    mov r13, rdi
-    mov rdi, r12                        # its length with the NUL
-    mov rcx, -1
-    xor eax, eax
-    repne scasb
-    not rcx
-    mov r14, rcx
-    lea rdx, [rcx + SCHED_PROCESS_EXEC_BYTES]
-    cmp rdx, BUF_MAX_DATA_SIZE
-    ja .Lout                            # no page has room for it
-    mov rdi, r13
-    call trace_event_buffer_reserve
-    jb .Lout
-    mov eax, r14d
-    shl eax, 16
-    or eax, SCHED_PROCESS_EXEC_BYTES
-    mov [r10 + ENTRY + SCHED_PROCESS_EXEC_FILENAME], eax
-    ASSIGN32 SCHED_PROCESS_EXEC_PID, [rsi + TASK_PID]
+    mov r13, rsi
+    mov rsi, [rcx + BPRM_FILENAME]
+    EVENT_STRING SCHED_PROCESS_EXEC_BYTES, .Lout
+    ASSIGN32 SCHED_PROCESS_EXEC_PID, [r13 + TASK_PID]
     mov [r10 + ENTRY + SCHED_PROCESS_EXEC_OLD_PID], ebx
-    lea rdi, [r10 + ENTRY + SCHED_PROCESS_EXEC_BYTES]
-    mov rsi, r12
-    mov ecx, r14d
-    rep movsb
+    ASSIGN_STR SCHED_PROCESS_EXEC_FILENAME, SCHED_PROCESS_EXEC_BYTES
     EVENT_COMMIT
 .Lout:
-    pop r14
+    pop r13
     pop r13
     pop r12
     pop rbx

@@ -33,3 +33,23 @@ FUNC_NOTRACE trace_event_buffer_reserve
     stc
     ret
 ENDFUNC trace_event_buffer_reserve
+
+BUF_MAX_DATA_SIZE = 4072                # what a page has room for
+
+# The same for a record with a string behind its edx bytes: rsi the string, r12 its length with the NUL.
+FUNC_NOTRACE trace_event_string_reserve
+    push rdi
+    mov rdi, rsi
+    mov rcx, -1
+    xor eax, eax
+    repne scasb
+    not rcx
+    mov r12, rcx
+    pop rdi
+    mov eax, edx
+    lea rdx, [rax + rcx]
+    cmp rdx, BUF_MAX_DATA_SIZE
+    jbe trace_event_buffer_reserve
+    stc
+    ret
+ENDFUNC trace_event_string_reserve

@@ -55,18 +55,23 @@ def is_patched(shell: Shell, event: str) -> bool:
 
 
 def enabled(shell: Shell) -> list[str]:
-    return [line.removeprefix("sched:") for line in shell.cat("set_event").splitlines()]
+    return [line.partition(":")[2] for line in shell.cat("set_event").splitlines()]
 
 
-ALL = [
+IRQ = ["softirq_raise", "softirq_exit", "softirq_entry", "irq_handler_exit", "irq_handler_entry"]
+SCHED = [
     *("sched_process_exec", "sched_process_fork", "sched_process_wait", "sched_process_exit"),
     *("sched_process_free", "sched_migrate_task", "sched_switch"),
     *("sched_wakeup_new", "sched_wakeup", "sched_waking"),
 ]
+ALL = [*IRQ, *SCHED, "cpu_idle"]
 
 
 def test_available_events_lists_them_by_id(shell: Shell) -> None:
-    assert shell.cat("available_events") == "".join(f"sched:{name}\n" for name in ALL)
+    systems = {"irq": IRQ, "sched": SCHED, "power": ["cpu_idle"]}
+    assert shell.cat("available_events") == "".join(
+        f"{system}:{name}\n" for system, names in systems.items() for name in names
+    )
 
 
 # As Linux answers each of these on a fresh boot.
@@ -78,9 +83,10 @@ def test_available_events_lists_them_by_id(shell: Shell) -> None:
         (b"sched_wakeup", 12, ["sched_wakeup"]),
         (b"sched:sched_switch sched:sched_wakeup\n", 19, ["sched_switch"]),
         (b"  sched:sched_switch  sched:sched_waking", 21, ["sched_switch"]),
-        (b"sched", 5, ALL),
-        (b"sched:", 6, ALL),
-        (b"sched:*\n", 8, ALL),
+        (b"sched", 5, SCHED),
+        (b"sched:", 6, SCHED),
+        (b"sched:*\n", 8, SCHED),
+        (b"irq", 3, IRQ),
         (b"*:*", 3, ALL),
         (b":", 1, ALL),
         (b"*:", 2, ALL),
@@ -99,6 +105,7 @@ def test_available_events_lists_them_by_id(shell: Shell) -> None:
         (b"ftrace:print", -errno.EINVAL, []),
         (b"!", -errno.EINVAL, []),
         (b"x" * 127, -errno.EINVAL, []),
+        (b"x" * 128, -errno.EINVAL, []),
         (b"x" * 500, -errno.EINVAL, []),
         (b"\xff\xfe", -errno.EINVAL, []),
     ],
@@ -165,6 +172,8 @@ def test_enable_of_many_shows_an_x_when_they_differ(shell: Shell) -> None:
     shell.echo("1", SWITCH)
     assert [shell.cat(path) for path in paths] == ["X\n", "X\n"]
     shell.echo("1", f"{SYSTEM}/enable")
+    assert [shell.cat(path) for path in paths] == ["1\n", "X\n"]
+    shell.echo("1", "events/enable")
     assert [shell.cat(path) for path in paths] == ["1\n", "1\n"]
     shell.echo("0", WAKING)
     assert [shell.cat(path) for path in paths] == ["X\n", "X\n"]
@@ -187,8 +196,11 @@ def test_the_directories_hold_what_linux_has_for_each_kind(shell: Shell) -> None
         assert node.mode == 0o750
         return list(node)
 
-    assert names("events") == ["enable", "ftrace", "header_event", "header_page", "sched"]
-    assert names("events/sched") == sorted(["enable", *ALL])
+    assert names("events") == [
+        *("enable", "ftrace", "header_event", "header_page", "irq", "power", "sched"),
+    ]
+    assert names("events/sched") == sorted(["enable", *SCHED])
+    assert names("events/irq") == sorted(["enable", *IRQ])
     assert names("events/sched/sched_switch") == ["enable", "format", "id"]
     assert names("events/ftrace/function") == ["format", "id"]
     assert names("events/ftrace/funcgraph_entry") == ["format"]

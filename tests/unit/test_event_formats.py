@@ -21,7 +21,7 @@ def recorded(system: str) -> dict[str, str]:
     return {text.split("\n", 1)[0]: f"name: {text}" for text in texts}
 
 
-@pytest.mark.parametrize("system", ["ftrace", "sched"])
+@pytest.mark.parametrize("system", ["ftrace", "irq", "sched", "power"])
 def test_formats_are_those_of_linux_byte_for_byte(system: str) -> None:
     ours = {call.name: call.format() for call in EVENT_CALLS if call.system == system}
     assert ours == recorded(system)
@@ -68,8 +68,14 @@ def test_fields_are_laid_out_as_a_c_compiler_does() -> None:
     ]
 
 
-# What guest/sched_events.S calls the record of an event.
+# What the guest's sources call the record of an event.
 PREFIXES = {
+    "softirq_raise": "SOFTIRQ",
+    "softirq_entry": "SOFTIRQ",
+    "softirq_exit": "SOFTIRQ",
+    "irq_handler_entry": "IRQ_HANDLER_ENTRY",
+    "irq_handler_exit": "IRQ_HANDLER_EXIT",
+    "cpu_idle": "CPU",
     "sched_switch": "SCHED_SWITCH",
     "sched_wakeup": "SCHED_WAKEUP",
     "sched_waking": "SCHED_WAKEUP",

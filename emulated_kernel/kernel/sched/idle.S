@@ -2,6 +2,8 @@
 
 .text
 
+PWR_EVENT_EXIT = 0xffffffff
+
 FUNC cpu_startup_entry
     PROLOGUE
 1:  call do_idle
@@ -13,13 +15,39 @@ FUNC do_idle
     call tick_nohz_idle_enter
 1:  cmp dword ptr gs:[NEED_RESCHED], 0
     jne 2f
-    call arch_cpu_idle
+    call default_idle_call
     jmp 1b
 2:  call tick_nohz_idle_exit
     call flush_smp_call_function_queue
     call schedule_idle
     EPILOGUE
 ENDFUNC do_idle
+
+FUNC_NOTRACE default_idle_call
+    push rbp
+    mov rbp, rsp
+    TRACE cpu_idle, .Ltrace_enter
+.Lenter:
+    call arch_cpu_idle
+    TRACE cpu_idle, .Ltrace_exit
+.Lexit:
+    pop rbp
+    ret
+.Ltrace_enter:
+    LOCAL_IRQ_DISABLE
+    mov esi, 1                          # the only state there is
+    mov edx, gs:[CPU_NUMBER]
+    DO_TRACE cpu_idle
+    LOCAL_IRQ_ENABLE
+    jmp .Lenter
+.Ltrace_exit:
+    mov esi, PWR_EVENT_EXIT
+    mov edx, gs:[CPU_NUMBER]
+    DO_TRACE cpu_idle
+    jmp .Lexit
+ENDFUNC default_idle_call
+
+DEFINE_TRACE cpu_idle                   # esi state, edx CPU
 
 FUNC arch_cpu_idle
     PROLOGUE

@@ -6,12 +6,19 @@ from collections.abc import Mapping
 
 from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.ftrace_entries import FTRACE_EVENTS
+from ftracefs.trace.events.irq import IRQ_EVENTS
 from ftracefs.trace.events.output import event_functions
+from ftracefs.trace.events.power import POWER_EVENTS
 from ftracefs.trace.events.sched import SCHED_EVENTS
 from ftracefs.trace.output.event_output import TRACE_ENTRIES, TraceEventFunctions
 
 # In the order of their ids, which is that of every list.
-EVENT_CALLS: tuple[TraceEventCall, ...] = (*FTRACE_EVENTS, *SCHED_EVENTS)
+EVENT_CALLS: tuple[TraceEventCall, ...] = (
+    *FTRACE_EVENTS,
+    *IRQ_EVENTS,
+    *SCHED_EVENTS,
+    *POWER_EVENTS,
+)
 
 EVENTS: Mapping[int, TraceEventFunctions] = {
     **TRACE_ENTRIES,
