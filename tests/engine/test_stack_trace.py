@@ -300,3 +300,22 @@ def test_an_option_is_switched_while_pids_are_chosen(shell: Shell) -> None:
     shell.echo("", "set_ftrace_pid")
     shell.echo("gcd 4 6", "emulator/call")
     assert records(shell) == ["gcd <-host_call", stack(TRAMPOLINE, "gcd", "host_call")]
+
+
+def test_an_instance_has_its_own_count_of_repeats(shell: Shell) -> None:
+    instances = shell.node("instances")
+    shell.machine.run(lambda: instances.mkdir("a"))  # type: ignore[union-attr]
+    trace(shell, "gcd", "func-no-repeats")
+    shell.echo("gcd", "instances/a/set_ftrace_filter")
+    shell.echo("gcd 4 6 x3", "emulator/call")
+    shell.echo("function", "instances/a/current_tracer")
+    shell.echo("gcd 4 6 x2", "emulator/call")
+    shell.echo("lcm 4 6", "emulator/call")
+    assert "(repeats: 4, " in shell.cat("trace")
+    assert "(repeats: 1, " in shell.cat("instances/a/trace")
+    enabled = shell.cat("enabled_functions")
+    assert re.search(r"^gcd \(2\) +->arch_ftrace_ops_list_func", enabled, re.MULTILINE)
+    shell.machine.run(lambda: instances.rmdir("a"))  # type: ignore[union-attr]
+    shell.echo("gcd 4 6 x3", "emulator/call")
+    shell.echo("lcm 4 6", "emulator/call")
+    assert "(repeats: 2, " in shell.cat("trace")

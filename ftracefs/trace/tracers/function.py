@@ -79,7 +79,7 @@ def function_trace_start(tr: TraceArray) -> None:
 
 def func_set_flag(tr: TraceArray, name: str, enabled: bool) -> None:
     """With the tracer in charge the op comes back with another callback."""
-    if tr.current_trace is not FUNCTION_TRACE:
+    if tr.tracer_flags[name] == enabled or tr.current_trace is not FUNCTION_TRACE:
         return
     flags = {**tr.tracer_flags, name: enabled}
     func = select_trace_function(tr, flags["func_stack_trace"], flags["func-no-repeats"])
