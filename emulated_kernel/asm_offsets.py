@@ -228,6 +228,7 @@ _define(
     HC_PROBE=5,
     HC_DUMP=6,
     HC_UPDATE_MAX_TR=7,
+    HC_WAKEUP_MAX=8,
 )
 # What HC_UPDATE_MAX_TR tells of a section with interrupts or preemption off, behind rdi.
 _layout("IRQSOFF_MAX_", {"LATENCY": 8, "START": 8, "END": 8, "TIMESTAMP": 8}, size=32)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 # Fields of /proc/PID/stat behind the parenthesised name, counted from `state` (proc(5)).
-_PPID, _CHILD_FAULTS, _START_TIME, _PROCESSOR = 1, 8, 19, 36
+_PPID, _CHILD_FAULTS, _PRIORITY, _START_TIME, _PROCESSOR = 1, 8, 15, 19, 36
+_MAX_RT_PRIO, _DEFAULT_PRIO = 100, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class HostProcess:
     """A thread of the host: a pid is only unique together with the start time (clock ticks).
 
     `child_faults` are the minor page faults of the children it has waited for: they tell that there
-    were some.
+    were some. `prio` is the kernel's: 100 less is what /proc shows, realtime tasks are below 100.
     """
 
     pid: int
@@ -24,6 +25,7 @@ class HostProcess:
     comm: str
     cpu: int
     child_faults: int = 0
+    prio: int = _DEFAULT_PRIO
 
 
 def read_process(pid: int) -> HostProcess | None:
@@ -42,6 +44,7 @@ def read_process(pid: int) -> HostProcess | None:
         comm=comm,
         cpu=int(fields[_PROCESSOR]),
         child_faults=int(fields[_CHILD_FAULTS]),
+        prio=int(fields[_PRIORITY]) + _MAX_RT_PRIO,
     )
 
 

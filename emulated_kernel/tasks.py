@@ -144,6 +144,7 @@ class Tasks:
             self._let_sleep(task)
         if process.comm != task.process.comm:
             self._exec(task, process.comm)
+        self._memory.set_u32(task.address + CONSTANTS["TASK_PRIO"], process.prio)
         task.process = process
         return task
 

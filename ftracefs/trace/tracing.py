@@ -30,6 +30,7 @@ from ftracefs.trace.trace_array import TRACE_BUF_SIZE_DEFAULT, TraceArray
 from ftracefs.trace.trace_stack import StackTracer
 from ftracefs.trace.tracers import TRACE_TYPES
 from ftracefs.trace.tracers.irqsoff import CriticalTimings
+from ftracefs.trace.tracers.sched_wakeup import WakeupTracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Tracing:
         self.modules.coming.append(self.static_calls.add)
         self.modules.going.append(self.static_calls.remove)
         self.critical_timings = CriticalTimings(self)
+        self.wakeup_tracing = WakeupTracing(self)
         machine.after_slice.append(self._after_slice)
 
     def label(self, name: str) -> int:

@@ -45,7 +45,9 @@ def calls_at(shell: Shell, hook: str) -> int:
 
 
 def test_they_are_offered(shell: Shell) -> None:
-    tracers = "function_graph preemptirqsoff preemptoff irqsoff function nop\n"
+    tracers = (
+        "function_graph wakeup_dl wakeup_rt wakeup preemptirqsoff preemptoff irqsoff function nop\n"
+    )
     assert shell.cat("available_tracers") == tracers
 
 
@@ -169,7 +171,7 @@ def test_options_are_as_before_when_it_is_over(shell: Shell) -> None:
 
 def test_one_trace_array_measures_at_a_time(shell: Shell) -> None:
     shell.mkdir("instances/a")
-    assert "preemptirqsoff preemptoff irqsoff function nop" in shell.cat(
+    assert "wakeup_dl wakeup_rt wakeup preemptirqsoff preemptoff irqsoff function nop" in shell.cat(
         "instances/a/available_tracers"
     )
     shell.echo("irqsoff", "instances/a/current_tracer")

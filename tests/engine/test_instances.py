@@ -132,7 +132,7 @@ def test_a_new_instance_takes_over_options_and_nothing_else(shell: Shell) -> Non
 
 def test_only_tracers_for_instances_are_offered_and_taken(shell: Shell) -> None:
     shell.mkdir("instances/a")
-    offered = "preemptirqsoff preemptoff irqsoff function nop\n"
+    offered = "wakeup_dl wakeup_rt wakeup preemptirqsoff preemptoff irqsoff function nop\n"
     assert shell.cat("instances/a/available_tracers") == offered
     error = refused(shell, "echo", "function_graph", "instances/a/current_tracer")
     assert error == errno.EINVAL

@@ -10,6 +10,7 @@ from ftracefs.trace.events.irq import IRQ_EVENTS
 from ftracefs.trace.events.output import event_functions
 from ftracefs.trace.events.power import POWER_EVENTS
 from ftracefs.trace.events.sched import SCHED_EVENTS
+from ftracefs.trace.output.ctx_switch import CTX_SWITCH_EVENTS
 from ftracefs.trace.output.event_output import TRACE_ENTRIES, TraceEventFunctions
 
 # In the order of their ids, which is that of every list.
@@ -22,5 +23,6 @@ EVENT_CALLS: tuple[TraceEventCall, ...] = (
 
 EVENTS: Mapping[int, TraceEventFunctions] = {
     **TRACE_ENTRIES,
+    **CTX_SWITCH_EVENTS,
     **{call.id: event_functions(call) for call in EVENT_CALLS if call.can_be_enabled},
 }

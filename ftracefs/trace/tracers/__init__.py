@@ -10,11 +10,19 @@ from ftracefs.trace.tracers.irqsoff import (
     PREEMPTOFF_TRACER,
 )
 from ftracefs.trace.tracers.nop import NOP_TRACE
+from ftracefs.trace.tracers.sched_wakeup import (
+    WAKEUP_DL_TRACER,
+    WAKEUP_RT_TRACER,
+    WAKEUP_TRACER,
+)
 from ftracefs.trace.tracers.tracer import Tracer
 
 # trace_types: the tracer registered last comes first.
 TRACE_TYPES: tuple[Tracer, ...] = (
     FUNCTION_GRAPH_TRACE,
+    WAKEUP_DL_TRACER,
+    WAKEUP_RT_TRACER,
+    WAKEUP_TRACER,
     PREEMPTIRQSOFF_TRACER,
     PREEMPTOFF_TRACER,
     IRQSOFF_TRACER,

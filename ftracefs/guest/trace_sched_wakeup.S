@@ -1,0 +1,248 @@
+# How long the task of the highest priority waits after it was woken
+# (kernel/trace/trace_sched_wakeup.c): probes of the scheduler's tracepoints while one of the tracers
+# wakeup, wakeup_rt and wakeup_dl is in charge; one at a time is. Left out: deadline tasks, of which
+# this kernel has none.
+
+TRACE_CTX_SWITCH = 2
+TRACE_WAKE = 3
+# struct ctx_switch_entry, from four bytes before the payload, as ring_buffer_lock_reserve answers.
+CTX_PREV_PID = 12
+CTX_NEXT_PID = 16
+CTX_NEXT_CPU = 20
+CTX_PREV_PRIO = 24
+CTX_PREV_STATE = 25
+CTX_NEXT_PRIO = 26
+CTX_NEXT_STATE = 27
+CTX_BYTES = 24
+
+WAKEUP_MAX_PRIO = 100                   # of realtime tasks: below
+WAKEUP_TASK_REPORT = 0x7f
+
+# eax: task_state_index() of \task. Uses r8.
+.macro TASK_STATE_INDEX task
+    mov r8d, [\task + TASK_STATE]
+    or r8d, [\task + TASK_EXIT_STATE]
+    xor eax, eax
+    and r8d, WAKEUP_TASK_REPORT
+    je 78f
+    bsr eax, r8d
+    inc eax
+78:
+.endm
+
+# Callbacks of the tracers' op: calls on the CPU that the task waits for.
+.balign 128, 0xcc
+FUNC_NOTRACE wakeup_tracer_call
+    cmp qword ptr [rip + wakeup_task], 0
+    je .Lout
+    mov eax, gs:[CPU_NUMBER]
+    cmp eax, [rip + wakeup_current_cpu]
+    jne .Lout
+    jmp function_trace_call
+.Lout:
+    ret
+ENDFUNC wakeup_tracer_call
+
+# void probe_wakeup(void *ignore, struct task_struct *p)
+FUNC_NOTRACE probe_wakeup
+    push rbp
+    mov rbp, rsp
+    push rbx
+    push r12
+    cmp dword ptr [rip + wakeup_tracer_enabled], 0
+    je .Lout
+    mov eax, [rsi + TASK_PRIO]
+    cmp dword ptr [rip + wakeup_dl], 0
+    jne .Lout
+    cmp dword ptr [rip + wakeup_rt], 0
+    je .Lany
+    cmp eax, WAKEUP_MAX_PRIO
+    jge .Lout
+.Lany:
+    cmp eax, [rip + wakeup_prio]            # unsigned: -1 is no task
+    jae .Lout
+    mov rcx, gs:[CURRENT_TASK]
+    cmp eax, [rcx + TASK_PRIO]
+    jge .Lout
+    mov rdx, [rip + wakeup_ops]
+    PER_CPU_BUFFER
+    cmp dword ptr [r9 + RB_GUARD], 0
+    jne .Lout
+    mov eax, [rsi + TASK_PRIO]
+    mov [rip + wakeup_prio], eax
+    mov eax, [rsi + TASK_CPU]
+    mov [rip + wakeup_cpu], eax
+    mov [rip + wakeup_current_cpu], eax
+    mov [rip + wakeup_task], rsi
+    mov rbx, r9
+    mov r12, rdx
+    TRACE_CLOCK
+    mov [rip + wakeup_timestamp], r8
+    mov rdi, rcx                            # the current task, and the one that is woken
+    mov ecx, TRACE_WAKE
+    call tracing_sched_trace
+    mov rax, [rbp + 8]
+    mov r8, [rbp]
+    mov r9, rbx
+    call __trace_stack
+    mov rax, [rbp]                          # __trace_function(CALLER_ADDR1, CALLER_ADDR2)
+    mov rdi, [rax + 8]
+    mov rax, [rax]
+    mov rsi, [rax + 8]
+    mov rdx, r12
+    call function_trace_call
+.Lout:
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+ENDFUNC probe_wakeup
+
+# void probe_wakeup_migrate_task(void *ignore, struct task_struct *task, int cpu)
+FUNC_NOTRACE probe_wakeup_migrate_task
+    cmp rsi, [rip + wakeup_task]
+    jne .Lout
+    mov [rip + wakeup_current_cpu], edx
+.Lout:
+    ret
+ENDFUNC probe_wakeup_migrate_task
+
+# void probe_wakeup_sched_switch(void *ignore, bool preempt, prev, next, unsigned int prev_state)
+FUNC_NOTRACE probe_wakeup_sched_switch
+    push rbp
+    mov rbp, rsp
+    push rbx
+    push r12
+    push r13
+    push r14
+    cmp dword ptr [rip + wakeup_tracer_enabled], 0
+    je .Lout
+    cmp rcx, [rip + wakeup_task]
+    jne .Lout
+    mov r12, rdx
+    mov r13, rcx
+    mov rdx, [rip + wakeup_ops]
+    mov r14, rdx
+    PER_CPU_BUFFER
+    mov rbx, r9
+    cmp dword ptr [r9 + RB_GUARD], 0
+    jne .Lreset
+    mov rdi, [rbp + 8]                      # __trace_function(CALLER_ADDR0, CALLER_ADDR1)
+    mov rax, [rbp]
+    mov rsi, [rax + 8]
+    call function_trace_call
+    mov r9, rbx
+    mov rdi, r12
+    mov rsi, r13
+    mov ecx, TRACE_CTX_SWITCH
+    call tracing_sched_trace
+    mov rax, [rbp + 8]
+    mov r8, [rbp]
+    mov r9, rbx
+    call __trace_stack
+    mov r9, rbx
+    TRACE_CLOCK
+    mov rax, r8
+    sub rax, [rip + wakeup_timestamp]
+    mov rcx, [rip + tracing_thresh]
+    test rcx, rcx
+    je .Lmaximum
+    cmp rax, rcx
+    jb .Lreset
+    jmp .Lreport
+.Lmaximum:
+    mov rcx, [rip + wakeup_max_latency]
+    cmp rax, [rcx]
+    jbe .Lreset
+.Lreport:
+    mov [rip + wakeup_latency], rax
+    mov eax, HC_WAKEUP_MAX
+    int HYPERCALL
+.Lreset:
+    call __wakeup_reset
+.Lout:
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+ENDFUNC probe_wakeup_sched_switch
+
+FUNC_NOTRACE __wakeup_reset
+    mov dword ptr [rip + wakeup_cpu], -1
+    mov dword ptr [rip + wakeup_prio], -1
+    mov qword ptr [rip + wakeup_task], 0
+    ret
+ENDFUNC __wakeup_reset
+
+# A record of type ecx of two tasks: rdi the one that runs, rsi the one that comes; r9 buffer. Keeps
+# what a function keeps.
+FUNC_NOTRACE tracing_sched_trace
+    push rbx
+    push r12
+    mov rbx, rdi
+    mov r12, rsi
+    mov edx, CTX_BYTES
+    call ring_buffer_lock_reserve
+    jb .Lout
+    mov rax, gs:[TRACE_CTX]
+    mov ecx, ecx
+    add rax, rcx
+    mov [r10 + 4], rax
+    mov eax, [rbx + TASK_PID]
+    mov [r10 + CTX_PREV_PID], eax
+    mov eax, [rbx + TASK_PRIO]
+    mov [r10 + CTX_PREV_PRIO], al
+    TASK_STATE_INDEX rbx
+    mov [r10 + CTX_PREV_STATE], al
+    mov eax, [r12 + TASK_PID]
+    mov [r10 + CTX_NEXT_PID], eax
+    mov eax, [r12 + TASK_CPU]
+    mov [r10 + CTX_NEXT_CPU], eax
+    mov eax, [r12 + TASK_PRIO]
+    mov [r10 + CTX_NEXT_PRIO], al
+    TASK_STATE_INDEX r12
+    mov [r10 + CTX_NEXT_STATE], al
+    RB_COMMIT
+.Lout:
+    pop r12
+    pop rbx
+    ret
+ENDFUNC tracing_sched_trace
+
+.data
+.balign 64
+OBJECT wakeup_task                          # who is waited for
+    .quad 0
+ENDOBJECT wakeup_task
+OBJECT wakeup_timestamp                     # since when
+    .quad 0
+ENDOBJECT wakeup_timestamp
+OBJECT wakeup_latency                       # how long it was, for the host
+    .quad 0
+ENDOBJECT wakeup_latency
+OBJECT wakeup_ops                           # of the trace array whose tracer it is
+    .quad 0
+ENDOBJECT wakeup_ops
+OBJECT wakeup_max_latency                   # where that one keeps its maximum, nanoseconds
+    .quad 0
+ENDOBJECT wakeup_max_latency
+OBJECT wakeup_cpu
+    .long -1
+ENDOBJECT wakeup_cpu
+OBJECT wakeup_current_cpu
+    .long -1
+ENDOBJECT wakeup_current_cpu
+OBJECT wakeup_prio
+    .long -1
+ENDOBJECT wakeup_prio
+OBJECT wakeup_rt                            # realtime tasks alone
+    .long 0
+ENDOBJECT wakeup_rt
+OBJECT wakeup_dl                            # deadline tasks alone
+    .long 0
+ENDOBJECT wakeup_dl
+OBJECT wakeup_tracer_enabled
+    .long 0
+ENDOBJECT wakeup_tracer_enabled
