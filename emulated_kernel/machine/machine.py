@@ -247,6 +247,14 @@ class Machine:
         """(address, size) of the user memory that callers on this vCPU use as their buffers."""
         return USER_BASE + vcpu.number * USER_WINDOW, USER_WINDOW
 
+    def stack_end(self, vcpu: Vcpu) -> int:
+        """Where the stack ends that a stopped vCPU stands on: its task's, or one of the CPU's."""
+        (rsp,) = vcpu.get("rsp")
+        ends = [vcpu.word("HARDIRQ_STACK"), self._bare_stacks[vcpu.number]]
+        if vcpu.current:
+            ends.append(self.memory.u64(vcpu.current + CONSTANTS["TASK_STACK"]) + _STACK_BYTES)
+        return next((end for end in ends if end - _STACK_BYTES <= rsp < end), rsp + _STACK_BYTES)
+
     # --- work ------------------------------------------------------------------------------------
 
     def run(self, work: Callable[[], T]) -> T:

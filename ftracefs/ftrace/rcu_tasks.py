@@ -41,7 +41,7 @@ def _stacks(state: FtraceState) -> Iterator[tuple[int, int]]:
     for cpu in state.machine.cpus:
         (rsp,) = cpu.get("rsp")
         resting[cpu.current] = rsp
-        yield rsp, rsp + _STACK_BYTES  # whatever stack that is: interrupt, host call or task
+        yield rsp, state.machine.stack_end(cpu)
     for task in for_each_process_thread(state):
         low = memory.u64(task + CONSTANTS["TASK_STACK"])
         sp = resting.get(task, memory.u64(task + CONSTANTS["TASK_SP"]))

@@ -16,11 +16,13 @@ from support.kernel_scenario import Walk
 from support.shell import Shell, isolated
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.machine import Rest
 from emulated_kernel.tasks import Asleep, Task
 from ftracefs.ftrace import Ftrace, FtraceOps
 from ftracefs.ftrace.bpf_trampoline import BpfAttachType, BpfTrampoline
 from ftracefs.ftrace.hash_update import ftrace_set_filter
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_DYNAMIC, FTRACE_OPS_FL_SAVE_REGS
+from ftracefs.ftrace.rcu_tasks import in_use
 
 CODE = """# A callback that sleeps until somebody wakes the task, and a program.
 FUNC_NOTRACE sleeping_callback
@@ -158,6 +160,29 @@ def test_the_page_of_a_trampoline_with_a_sleeper_is_not_given_to_others(guest: G
         guest.run(lambda other=other: ftrace.unregister_ftrace_function(other))
     assert len(ftrace.dead_trampolines) == 1
     assert guest.walk.call(guest.task, "getpid") == 700
+
+
+def test_what_lies_behind_a_stack_is_nobodys(guest: Guest) -> None:
+    """The idle task stands at the upper end of its stack, and other memory begins there."""
+    ftrace, machine = guest.ftrace, guest.shell.machine
+    ops = guest.on("counting_callback", "gcd", FTRACE_OPS_FL_DYNAMIC)
+    start, end = ops.trampoline, ops.trampoline + ops.trampoline_size
+    cpu = machine.cpus[1]
+    assert cpu.rest is Rest.IDLE
+    (rsp,) = cpu.get("rsp")
+    top = machine.memory.u64(cpu.current + CONSTANTS["TASK_STACK"]) + CONSTANTS["STACK_BYTES"]
+    assert top - 1024 < rsp < top
+
+    def found_at(address: int) -> bool:
+        before = machine.memory.u64(address)
+        machine.memory.set_u64(address, start + 1)
+        found = in_use(ftrace, start, end)
+        machine.memory.set_u64(address, before)
+        return found
+
+    where = [rsp, top - 8, top, top + 8]
+    found = machine.run(lambda: [found_at(address) for address in where])
+    assert found == [True, True, False, False]
 
 
 def test_what_a_traced_function_sleeps_under_is_no_trampoline(guest: Guest) -> None:
