@@ -48,6 +48,7 @@ class FunctionPids:
         self._memory = tracing.machine.memory
         self._array = array
         self._lists: dict[PidType, TracePidList | None] = dict.fromkeys(PidType)
+        self._has_probe = False
         self._follows_fork = False
         self._trace_everybody()
         tracing.machine.after_slice.append(self._refill)
@@ -73,7 +74,7 @@ class FunctionPids:
         if old is not None:
             old.free()
         if self.enabled and not had_any:
-            self._hang(*_SWITCH)
+            self._set_probe(True)
         self._ignore_task_cpu()
         self._update()
         return taken
@@ -92,6 +93,7 @@ class FunctionPids:
         """Take every probe out and give all memory back."""
         self.ftrace_pid_follow_fork(False)
         self.ftrace_clear_pids()
+        self._set_probe(False)
         self._tracing.machine.after_slice.remove(self._refill)
 
     def ftrace_pid_follow_fork(self, enable: bool) -> None:
@@ -101,6 +103,14 @@ class FunctionPids:
         self._follows_fork = enable
         for name, probe in _FOLLOW:
             (self._hang if enable else self._take_off)(name, probe)
+
+    def _set_probe(self, on: bool) -> None:
+        """The probe of sched_switch. It may be there with no list: a write that adds nothing puts
+        an end to a list that had become empty, and to nothing else.
+        """
+        if on != self._has_probe:
+            self._has_probe = on
+            (self._hang if on else self._take_off)(*_SWITCH)
 
     def _hang(self, name: str, probe: str) -> None:
         """Have a probe called at a tracepoint; a kernel without it has no tasks to tell of."""
@@ -125,7 +135,7 @@ class FunctionPids:
             return
         self._assign(type, None)
         if not self.enabled:
-            self._take_off(*_SWITCH)
+            self._set_probe(False)
             self._trace_everybody()
         old.free()
 

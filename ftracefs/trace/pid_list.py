@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
@@ -27,7 +28,6 @@ _UPPER, _UPPER_LIST, _LOWER_LIST = _C["PIDS_UPPER"], _C["PIDS_UPPER_LIST"], _C["
 _FREE_UPPER, _FREE_LOWER = _C["PIDS_FREE_UPPER_CHUNKS"], _C["PIDS_FREE_LOWER_CHUNKS"]
 _UPPER_WORDS = _C["PID_UPPER_MASK"] + 1
 _CHUNK_BYTES = _C["PID_CHUNK_BYTES"]
-_LOWER_BITS = _C["PID_UPPER2_SHIFT"]
 MAX_PID = _C["PID_LIMIT"]
 CHUNK_ALLOC = 6
 CHUNK_REALLOC = 2
@@ -46,6 +46,7 @@ class PidMemory(Protocol):
     def set_u32(self, address: int, value: int) -> None: ...
     def u8(self, address: int) -> int: ...
     def set_u8(self, address: int, value: int) -> None: ...
+    def write(self, address: int, data: bytes) -> None: ...
 
 
 class TracePidList:
@@ -69,8 +70,8 @@ class TracePidList:
                 following = memory.u64(chunk)
                 memory.free(chunk)
                 chunk = following
-        for upper in self._words(self.address + _UPPER):
-            for lower in self._words(upper):
+        for _, upper in self._words(self.address + _UPPER):
+            for _, lower in self._words(upper):
                 memory.free(lower)
             memory.free(upper)
         memory.free(self.address)
@@ -82,9 +83,11 @@ class TracePidList:
                 while self._memory.u32(self.address + count) < CHUNK_ALLOC:
                     self._put_chunk(self._memory.alloc(_CHUNK_BYTES, _CHUNK_BYTES), head, count)
 
-    def _words(self, address: int) -> list[int]:
+    def _words(self, address: int) -> list[tuple[int, int]]:
+        """The places of a table of pointers that are in use, and what they lead to."""
         words = np.frombuffer(self._memory.read(address, 8 * _UPPER_WORDS), np.uint64)
-        return [int(word) for word in words[words != 0]]
+        used = np.flatnonzero(words)
+        return list(zip(used.tolist(), words[used].tolist(), strict=True))
 
     def _get_chunk(self, head: int, count: int) -> int:
         """get_upper_chunk and get_lower_chunk."""
@@ -125,15 +128,27 @@ class TracePidList:
         """Add a pid; EINVAL for one of more than 30 bits."""
         if not 0 <= pid < MAX_PID:
             raise TracefsError(errno.EINVAL, f"no pid can be {pid}")
-        upper1, upper2, bit = self._places(pid)
+        bit = pid & _C["PID_LOWER_MASK"]
+        at = self._make_lower(pid) + bit // 8
+        self._memory.set_u8(at, self._memory.u8(at) | 1 << bit % 8)
+
+    def _make_lower(self, pid: int) -> int:
+        """The lower chunk for a pid, got if there is none."""
+        upper1, upper2, _ = self._places(pid)
         memory = self._memory
         if not memory.u64(self.address + upper1):
             memory.set_u64(self.address + upper1, self._get_chunk(_UPPER_LIST, _FREE_UPPER))
         word = memory.u64(self.address + upper1) + upper2
         if not memory.u64(word):
             memory.set_u64(word, self._get_chunk(_LOWER_LIST, _FREE_LOWER))
-        at = memory.u64(word) + bit // 8
-        memory.set_u8(at, memory.u8(at) | 1 << bit % 8)
+        return memory.u64(word)
+
+    def update(self, other: TracePidList) -> None:
+        """Add every pid of another set."""
+        for first, bitmap in other._bitmaps():
+            lower = self._make_lower(first)
+            merged = np.frombuffer(self._memory.read(lower, _CHUNK_BYTES), np.uint8) | bitmap
+            self._memory.write(lower, merged.tobytes())
 
     def trace_pid_list_clear(self, pid: int) -> None:
         """Take a pid out; EINVAL as above."""
@@ -156,18 +171,19 @@ class TracePidList:
 
     def __iter__(self) -> Iterator[int]:
         """The pids, ascending (trace_pid_list_first, trace_pid_list_next)."""
-        memory = self._memory
-        for upper1 in range(_UPPER_WORDS):
-            upper = memory.u64(self.address + _UPPER + 8 * upper1)
-            if not upper:
-                continue
-            for upper2 in range(_UPPER_WORDS):
-                lower = memory.u64(upper + 8 * upper2)
-                if lower:
-                    first = (upper1 << _C["PID_UPPER1_SHIFT"]) + (upper2 << _LOWER_BITS)
-                    bitmap = np.frombuffer(memory.read(lower, _CHUNK_BYTES), np.uint8)
-                    bits = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
-                    yield from (first + bits).tolist()
+        for first, bitmap in self._bitmaps():
+            bits = np.flatnonzero(np.unpackbits(bitmap, bitorder="little"))
+            yield from (first + bits).tolist()
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self._bitmaps())
+
+    def _bitmaps(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Each lower chunk with the pid of its first bit; none of them is empty."""
+        for upper1, upper in self._words(self.address + _UPPER):
+            for upper2, lower in self._words(upper):
+                first = (upper1 << _C["PID_UPPER1_SHIFT"]) + (upper2 << _C["PID_UPPER2_SHIFT"])
+                yield first, np.frombuffer(self._memory.read(lower, _CHUNK_BYTES), np.uint8)
 
 
 def trace_ignore_this_task(
@@ -190,10 +206,9 @@ def trace_pid_write(
     """
     pid_list = TracePidList(memory)
     try:
-        pids = list(filtered_pids) if filtered_pids is not None else []
-        for pid in pids:
-            pid_list.trace_pid_list_set(pid)
-        nr_pids, read = len(pids), 0
+        if filtered_pids is not None:
+            pid_list.update(filtered_pids)
+        read = 0
         parser = TraceParser(PID_BUF_SIZE + 1)
         while read < len(data):
             read += parser.trace_get_user(data[read:])
@@ -201,11 +216,10 @@ def trace_pid_write(
                 break
             _add_pid(pid_list, bytes(parser.buffer))
             parser.clear()
-            nr_pids += 1
     except BaseException:
         pid_list.free()
         raise
-    if not nr_pids:
+    if not pid_list:
         pid_list.free()
         return None, read
     return pid_list, read

@@ -359,6 +359,21 @@ def test_a_list_whose_tasks_are_gone_is_empty_and_traces_nobody(rig: Rig) -> Non
     assert rig.pids() == set()
 
 
+def test_a_list_that_became_empty_ends_with_a_write_that_adds_nothing(rig: Rig) -> None:
+    rig.shell.echo("1", "options/function-fork")
+    for pid in (500, 501):
+        task = rig.task(pid)
+        rig.shell.echo(str(pid), "set_ftrace_pid", append=True)
+        rig.machine.run(lambda task=task: rig.tasks.exit(task))
+        assert rig.shell.cat("set_ftrace_pid") == ""
+        rig.shell.echo("", "set_ftrace_pid", append=True)
+        assert rig.shell.cat("set_ftrace_pid") == NO_LIST
+    rig.shell.echo("gcd", "set_ftrace_filter")
+    rig.shell.echo("function", "current_tracer")
+    rig.shell.echo("gcd 12 18", "emulator/call")
+    assert rig.pids() == {SCRIPT_PID}
+
+
 # --- trace arrays --------------------------------------------------------------------------------
 
 

@@ -135,3 +135,17 @@ def test_who_is_ignored(memory: Memory) -> None:
     assert trace_ignore_this_task(None, never, 1)
     for pid_list in (only, never):
         pid_list.free()
+
+
+def test_a_write_keeps_what_the_list_held(memory: Memory) -> None:
+    old = TracePidList(memory)
+    held = [0, 63, 16383, 16384, 5_000_000, MAX_PID - 1]
+    for pid in held:
+        old.trace_pid_list_set(pid)
+    assert written(memory, b"64", old) == sorted([*held, 64])
+    assert list(old) == held
+    for pid in held:
+        old.trace_pid_list_clear(pid)
+    assert not old
+    assert written(memory, b" ", old) is None
+    old.free()
