@@ -1,27 +1,24 @@
 """The tracers irqsoff, preemptoff and preemptirqsoff (kernel/trace/trace_irqsoff.c).
 
-    irqsoff_tracer_init → __irqsoff_tracer_init → start_irqsoff_tracer → register_irqsoff_function
+    irqsoff_tracer_init → __irqsoff_tracer_init → start_irqsoff_tracer
 
 Where the kernel switches interrupts or preemption it calls guest code, trace_irqsoff.S of
 ftracefs/guest, which measures and compares; a new maximum is told to the host, which puts the
-records aside. One of the three can be in charge at a time, in whichever trace array. Left out:
-display-graph.
+records aside.
 """
 
 from __future__ import annotations
 
-import errno
-from contextlib import suppress
 from enum import IntFlag
 from functools import partial
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine import Vcpu
-from ftracefs.errors import TracefsError
 from ftracefs.trace.array_buffer import saved_latency, update_max_tr_single
 from ftracefs.trace.options import TraceIter
-from ftracefs.trace.tracers.tracer import Tracer, trace_keep_overwrite
+from ftracefs.trace.tracers.latency import LatencyTracing
+from ftracefs.trace.tracers.tracer import Tracer
 
 if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
@@ -51,88 +48,46 @@ def _hooks(trace_type: TraceType) -> list[str]:
     return [hook for hooks in (*measured, _IDLE_HOOKS) for hook in hooks]
 
 
-class CriticalTimings:
+class CriticalTimings(LatencyTracing):
     """What the three tracers share (the static variables of trace_irqsoff.c)."""
 
     def __init__(self, tracing: Tracing) -> None:
-        self._tracing = tracing
-        self._memory = tracing.machine.memory
-        self.irqsoff_trace: TraceArray | None = None
-        self.function_enabled = False
-        self._save_flags = TraceIter(0)
+        needed = TraceIter.OVERWRITE | TraceIter.LATENCY_FMT | TraceIter.PAUSE_ON_TRACE
+        super().__init__(tracing, "irqsoff", "irqsoff_tracer_call", needed)
         tracing.machine.hypercalls[CONSTANTS["HC_UPDATE_MAX_TR"]] = self._update_max_tr
 
-    # --- in charge -------------------------------------------------------------------------------
-
-    def init(self, tr: TraceArray, trace_type: TraceType) -> None:
+    def start(self, tr: TraceArray, trace_type: TraceType) -> None:
         """__irqsoff_tracer_init. EBUSY while one of the three is in charge somewhere."""
-        if self.irqsoff_trace is not None:
-            raise TracefsError(errno.EBUSY, "interrupts or preemption are being measured")
-        self._save_flags = tr.trace_flags
-        for flag in (TraceIter.OVERWRITE, TraceIter.LATENCY_FMT, TraceIter.PAUSE_ON_TRACE):
-            tr.set_tracer_flag(flag, True)
-        tr.max_latency = 0
-        self.irqsoff_trace = tr
-        tr.ops.func = self._label("irqsoff_tracer_call")
-        tr.ops.private = tr.buffer.table
-        tr.ops.write_guest()
-        memory = self._memory
-        memory.write(self._label("irqsoff_cpu"), bytes(_IRQSOFF_CPU_BYTES))
-        memory.set_u64(self._label("irqsoff_ops"), tr.ops.address)
-        memory.set_u64(self._label("irqsoff_max_latency"), tr.max_latency_word)
-        memory.set_u64(self._label("irqsoff_max_sequence"), 0)
-        memory.set_u32(self._label("irqsoff_trace_type"), trace_type)
+        self.init(tr)
+        memory = self.memory
+        memory.write(self.label("irqsoff_cpu"), bytes(_IRQSOFF_CPU_BYTES))
+        memory.set_u64(self.label("irqsoff_max_sequence"), 0)
+        memory.set_u32(self.label("irqsoff_trace_type"), trace_type)
         start, end = self._lock_text()
-        memory.set_u64(self._label("lock_text"), start)
-        memory.set_u64(self._label("lock_text") + 8, end)
-        tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
-        self.register_irqsoff_function(tr)
-        self.set_tracer_enabled(tr.tracer_tracing_is_on())
+        memory.set_u64(self.label("lock_text"), start)
+        memory.set_u64(self.label("lock_text") + 8, end)
+        self.start_func_tracer(tr)
         for hook in _hooks(trace_type):
-            self._tracing.static_calls.update(self._key(hook), self._label(hook))
+            self.tracing.static_calls.update(self._key(hook), self.label(hook))
 
-    def reset(self, tr: TraceArray) -> None:
+    def stop(self, tr: TraceArray) -> None:
         """__irqsoff_tracer_reset."""
         for hook in _hooks(~TraceType(0)):
-            self._tracing.static_calls.update(self._key(hook), 0)
-        self.set_tracer_enabled(False)
-        self.unregister_irqsoff_function(tr)
-        tr.tracing.saved_cmdlines.tracing_stop_cmdline_record()
-        self.irqsoff_trace = None
-        for flag in (TraceIter.LATENCY_FMT, TraceIter.OVERWRITE, TraceIter.PAUSE_ON_TRACE):
-            tr.set_tracer_flag(flag, bool(self._save_flags & flag), asking=False)
-        tr.ops.func = tr.tracing.label("ftrace_stub")
-
-    def set_tracer_enabled(self, enabled: bool) -> None:
-        """Measure, or stop doing so."""
-        self._memory.set_u32(self._label("irqsoff_tracer_enabled"), int(enabled))
-
-    def register_irqsoff_function(self, tr: TraceArray, *, is_set: bool = False) -> None:
-        """Record calls as well, if the option function-trace says so or is about to."""
-        if self.function_enabled or not (is_set or tr.trace_flags & TraceIter.FUNCTION):
-            return
-        with suppress(TracefsError):
-            tr.tracing.ftrace.register_ftrace_function(tr.ops)
-            self.function_enabled = True
-
-    def unregister_irqsoff_function(self, tr: TraceArray) -> None:
-        """Undo it."""
-        if self.function_enabled:
-            with suppress(TracefsError):
-                tr.tracing.ftrace.unregister_ftrace_function(tr.ops)
-        self.function_enabled = False
+            self.tracing.static_calls.update(self._key(hook), 0)
+        self.stop_func_tracer(tr)
+        self.reset(tr)
 
     # --- a new maximum ---------------------------------------------------------------------------
 
     def _update_max_tr(self, vcpu: Vcpu) -> None:
         """check_critical_timing found one: put the records of this CPU aside."""
-        tr = self.irqsoff_trace
+        tr = self.trace
         if tr is None or tr.stop_count:
             return
         (told,) = vcpu.get("rdi")
 
         def word(name: str) -> int:
-            return self._memory.u64(told + CONSTANTS[f"IRQSOFF_MAX_{name}"])
+            return self.memory.u64(told + CONSTANTS[f"IRQSOFF_MAX_{name}"])
 
         tr.max_latency = word("LATENCY")
         saved = saved_latency(
@@ -142,27 +97,24 @@ class CriticalTimings:
 
     # --- addresses -------------------------------------------------------------------------------
 
-    def _label(self, name: str) -> int:
-        return self._tracing.label(name)
-
     def _key(self, name: str) -> int:
-        return self._tracing.image.labels[f"__SCK__{name}"]
+        return self.tracing.image.labels[f"__SCK__{name}"]
 
     def _lock_text(self) -> tuple[int, int]:
         """Where the functions that take and give back spin locks lie (in_lock_functions)."""
-        locks = [s for s in self._tracing.image.symbols if s.name.startswith(_LOCK_FUNCTION)]
+        locks = [s for s in self.tracing.image.symbols if s.name.startswith(_LOCK_FUNCTION)]
         if not locks:
             return 0, 0
         return min(s.address for s in locks), max(s.address + s.size for s in locks)
 
 
 def _init(trace_type: TraceType, tr: TraceArray) -> None:
-    tr.tracing.critical_timings.init(tr, trace_type)
+    tr.tracing.critical_timings.start(tr, trace_type)
 
 
 def irqsoff_tracer_reset(tr: TraceArray) -> None:
     """Measure no more."""
-    tr.tracing.critical_timings.reset(tr)
+    tr.tracing.critical_timings.stop(tr)
 
 
 def irqsoff_tracer_start(tr: TraceArray) -> None:
@@ -176,17 +128,8 @@ def irqsoff_tracer_stop(tr: TraceArray) -> None:
 
 
 def irqsoff_flag_changed(tr: TraceArray, flag: TraceIter, enabled: bool) -> None:
-    """function-trace takes effect at once; EINVAL for what would spoil the measurement."""
-    timings = tr.tracing.critical_timings
-    if flag is TraceIter.FUNCTION:
-        if enabled:
-            timings.register_irqsoff_function(tr, is_set=True)
-        else:
-            timings.unregister_irqsoff_function(tr)
-        return
-    if flag is TraceIter.DISPLAY_GRAPH and enabled:
-        raise TracefsError(errno.EINVAL, "latency tracers show no graph yet")
-    trace_keep_overwrite(flag, enabled)
+    """See LatencyTracing.flag_changed."""
+    tr.tracing.critical_timings.flag_changed(tr, flag, enabled)
 
 
 def _tracer(name: str, trace_type: TraceType) -> Tracer:
