@@ -90,10 +90,10 @@ class Ftrace(FtraceState):
     def ftrace_destroy_function_files(self, ops: FtraceOps) -> bool:
         """Undo `ftrace_allocate_ftrace_ops`; False when guest code may go on using the op.
 
-        That is when ftrace was disabled with the op registered: call sites stay as they were then.
+        That is when ftrace has been disabled: call sites stay as they were then.
         """
         self.filtered_ops.remove(ops)
-        if ops in self.ops_list:
+        if self.ftrace_disabled:
             return False
         ops.free()
         return True

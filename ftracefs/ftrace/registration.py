@@ -204,7 +204,8 @@ def ftrace_shutdown(state: FtraceState, ops: FtraceOps, command: int) -> None:
         if not state.ops_list and state.records.has(~FTRACE_NOCLEAR_FLAGS & 0xFFFFFFFF).any():
             state.report_bug("ftrace: records are in use with no op registered")
     ops.write_guest()
-    if ops.flags & FTRACE_OPS_FL_DYNAMIC:
+    # Linux frees it even if its call sites could not be changed.
+    if ops.flags & FTRACE_OPS_FL_DYNAMIC and not state.ftrace_disabled:
         ftrace_trampoline_free(state, ops)
         reap_trampolines(state)
 

@@ -24,6 +24,7 @@ from emulated_kernel.image import Module
 from emulated_kernel.text_poke import NOP5, PokeMethod
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace import Ftrace, FtraceOps
+from ftracefs.ftrace.bpf_trampoline import BpfAttachType, BpfTrampoline
 from ftracefs.ftrace.hash_update import (
     ftrace_location,
     ftrace_set_filter,
@@ -393,6 +394,26 @@ def test_a_wrong_byte_keeps_sites_from_changing_hands() -> None:
         assert ftrace.machine.call("add_one", 1) == 2
         assert (hits(ftrace, first), hits(ftrace, second)) == (1, 0)
         assert refused(ftrace, lambda: ftrace.unregister_ftrace_function(first)) == errno.ENODEV
+
+
+def test_a_trampoline_that_sites_cannot_leave_is_never_freed() -> None:
+    with ftrace_machine() as ftrace:
+        ops = new_ops(ftrace, flags=FTRACE_OPS_FL_DYNAMIC)
+        on(ftrace, lambda: ftrace.register_ftrace_function(ops))
+        double = label(ftrace, "double")
+        made = ftrace.machine.run(lambda: BpfTrampoline(ftrace, double))
+        trampoline, size = ops.trampoline, ops.trampoline_size
+        code = ftrace.memory.read(trampoline, size)
+        ftrace.memory.set_u8(site_of(ftrace, "six_sum") + 4, 0x99)
+        on(ftrace, lambda: ftrace.unregister_ftrace_function(ops))
+        assert "Setting ftrace call site to NOP" in ftrace.bugs[0]
+        assert target(ftrace, "add_one") == trampoline
+        fexit, program = BpfAttachType.BPF_TRACE_FEXIT, label(ftrace, "count_call")
+        link = partial(made.bpf_trampoline_link_prog, fexit, program)
+        assert refused(ftrace, link) == errno.ENODEV, "its image would lie in a page that is free"
+        assert ftrace.memory.read(trampoline, size) == code
+        assert ftrace.machine.call("add_one_twice", 1) == 3
+        assert hits(ftrace, ops) == 3
 
 
 def test_a_wrong_byte_in_a_module_is_found_when_it_is_loaded() -> None:
