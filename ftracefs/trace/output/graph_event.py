@@ -28,6 +28,7 @@ from ftracefs.trace.output.graph import NO_PID, GraphLines, GraphPrinter, Mask
 from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext
 
+_GRAPH = (TRACE_GRAPH_ENT, TRACE_GRAPH_RET)
 _NUMBERS_ONLY = TraceIter.RAW | TraceIter.HEX | TraceIter.BIN
 
 
@@ -58,16 +59,13 @@ class EventPrinter:
 
     def block(self, entries: Entries, start: int, stop: int) -> bytes:
         """The text of entries[start:stop]; blocks are printed one behind the other."""
-        types = entries.type
-        if (
-            self._flags & _NUMBERS_ONLY
-            or not np.isin(types[start:stop], (TRACE_GRAPH_ENT, TRACE_GRAPH_RET)).any()
-        ):
-            return self._lines.block(entries, start, stop)
+        next_ts = int(entries.ts[stop]) if stop < len(entries) else None
+        part = entries[start:stop]
+        if self._flags & _NUMBERS_ONLY or not np.isin(part.type, _GRAPH).any():
+            return self._lines.text(part, next_ts)
         planned = self._graph.plan(entries, start, stop)
         texts = self._graph.lines(planned)
-        for kind in (TRACE_GRAPH_ENT, TRACE_GRAPH_RET):
+        for kind in _GRAPH:
             of_kind = [texts[index] for index in np.flatnonzero(planned.type == kind).tolist()]
             self._events[kind] = TraceEventFunctions(_given(of_kind))
-        next_ts = int(entries.ts[stop]) if stop < len(entries) else None
         return self._lines.text(planned.entries, next_ts)
