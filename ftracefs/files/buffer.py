@@ -64,8 +64,19 @@ def trace_clock(tr: TraceArray) -> TracefsFile:
     return SeqFile(tr.trace_clock_text, tracing_clock_write)
 
 
+class _Stats(ValueFile):
+    """per_cpu/cpuN/stats, whose text tells of a reading of the clock, and whose length does not."""
+
+    def __init__(self, tr: TraceArray, cpu: int) -> None:
+        super().__init__(partial(tr.tracing_stats, cpu))
+        self._peek = partial(tr.tracing_stats, cpu, peek=True)
+
+    def size(self) -> int:
+        return len(self._peek())
+
+
 def stats(tr: TraceArray, cpu: int) -> TracefsFile:
-    return ValueFile(partial(tr.tracing_stats, cpu))
+    return _Stats(tr, cpu)
 
 
 class _FreeBufferOpen(OpenFile):

@@ -100,3 +100,7 @@ class Clocks:
             advanced = (memory.u64(words.pointer) + words.step) & _U64
             memory.set_u64(words.pointer, advanced)
         return self._source.now(words)
+
+    def peek(self, words: ClockWords) -> int:
+        """What `read` would give, without being a reading."""
+        return (self._source.now(words) + words.step) & _U64

@@ -470,11 +470,12 @@ class TraceArray:
 
     # --- statistics ------------------------------------------------------------------------------
 
-    def tracing_stats(self, cpu: int) -> str:
-        """The file per_cpu/cpuN/stats (tracing_stats_read)."""
-        cpu_buffer = self.buffer.cpus[cpu]
+    def tracing_stats(self, cpu: int, *, peek: bool = False) -> str:
+        """The file per_cpu/cpuN/stats (tracing_stats_read); with `peek` no clock is moved."""
+        cpu_buffer, clocks = self.buffer.cpus[cpu], self.tracing.clocks
         stats, oldest = cpu_buffer.stats(), cpu_buffer.oldest_event_ts()
-        return tracing_stats(stats, oldest, self.ring_buffer_time_stamp(), self.clock.in_ns)
+        now = (clocks.peek if peek else clocks.read)(self._clock_words)
+        return tracing_stats(stats, oldest, now, self.clock.in_ns)
 
     # --- what a reader needs ---------------------------------------------------------------------
 

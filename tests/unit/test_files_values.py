@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from support.tracefs import RW, TRUNC, R, Tree, W, tracefs
 
 from ftracefs.errors import TracefsError
+from ftracefs.files.base import TracefsFile
 from ftracefs.trace.options import TraceIter
 
 CLOCKS = ["local", "global", "counter", "uptime", "perf"]
@@ -387,3 +389,15 @@ def test_read_only_files_open_for_writing_and_refuse_the_write(tree: Tree, path:
             descriptor.write(b"x")
         assert error.value.errno == errno.EINVAL
         descriptor.close()
+
+
+def test_the_length_of_stats_is_no_reading_of_the_counter(tree: Tree) -> None:
+    tree.echo("counter", "trace_clock")
+    tree.write("trace_marker", "a")
+    stats = tree.node("per_cpu/cpu0/stats")
+    assert isinstance(stats, TracefsFile)
+    lengths = [tree.run(stats.size) for _ in range(3)]
+    texts = [tree.read("per_cpu/cpu0/stats") for _ in range(2)]
+    assert lengths == [len(texts[0])] * 3
+    before, after = (int(re.findall(r"now ts: (\d+)", text)[0]) for text in texts)
+    assert after == before + 1
