@@ -43,10 +43,11 @@ class FtraceFuncMapper:
 
     def find_ip(self, ip: int) -> int | None:
         """The number of a function, as a long (ftrace_func_mapper_find_ip)."""
-        found = np.flatnonzero(self._hash.ips == np.uint64(ip))
-        if not len(found):
+        ips = self._hash.ips
+        at = int(np.searchsorted(ips, np.uint64(ip)))
+        if at == len(ips) or int(ips[at]) != ip:
             return None
-        value = self._memory.u64(self._counts + 8 * int(self._slots[found[0]]))
+        value = self._memory.u64(self._counts + 8 * int(self._slots[at]))
         return value - (1 << 64) if value >> 63 else value
 
     def numbers(self, ips: Ips) -> list[int]:

@@ -227,7 +227,6 @@ class FuncProbes:
         lines = [
             f"{probe.probe_ops.print(probe, ip)}\n"
             for probe in self._probes
-            for ip in probe.listed.ips.tolist()
-            if ip in probe.filter
+            for ip in probe.listed.ips[probe.filter.contains(probe.listed.ips)].tolist()
         ]
         return "".join(lines).encode()
