@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from support.ftrace_kernel import ftrace_machine
+from support.shell import Shell
 
 from ftracefs.ftrace import Ftrace
 from ftracefs.ftrace.hash_update import ftrace_set_filter
+from ftracefs.guest import load_guest
 
 SOURCE = """# A function, a callback, and data.
 FUNC three_more
@@ -73,3 +75,17 @@ def test_there_is_an_end_to_the_room(ftrace: Ftrace) -> None:
     with pytest.raises(MemoryError):
         ftrace.machine.run(lambda: ftrace.load_functions("larger", large))
     assert load(ftrace, "small")
+
+
+def test_their_data_leaves_the_engines_alone(shell: Shell) -> None:
+    session = shell.session
+    segments = load_guest(session.image.labels).segments
+    taken = [(start, start + len(data)) for start, data in segments.values()]
+    source = "FUNC mine\n    ret\nENDFUNC mine\n.data\nwords:\n    .zero 4096\n"
+    shell.echo("gcd", "set_ftrace_filter")
+    shell.echo("function", "current_tracer")
+    labels = shell.machine.run(lambda: session.ftrace.load_functions("mine", source))
+    for address in labels.values():
+        assert not any(start <= address < end for start, end in taken)
+    shell.echo("lcm 4 6", "emulator/call")
+    assert "gcd <-lcm" in shell.cat("trace")
