@@ -14,9 +14,9 @@ from emulated_kernel.image import Module
 from ftracefs.ftrace.module import ftrace_module_load
 from ftracefs.ftrace.state import FtraceState
 
-# The upper end of the module area, beyond every module and the engine's own data.
+# Beyond every module; below the engine's own data.
 _TEXT_START, _TEXT_END = MODULES_VADDR + 0xE00000, MODULES_VADDR + 0x1000000
-_DATA_START, _DATA_END = MODULES_DATA + 0x780000, MODULES_DATA + 0x800000
+_DATA_START, _DATA_END = MODULES_DATA + 0x600000, MODULES_DATA + 0x700000
 _PAGE = 4096
 
 
