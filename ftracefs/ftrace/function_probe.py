@@ -192,6 +192,9 @@ class FuncProbes:
         left = probe.filter.remove(gone)
         if not left.count:
             ftrace_shutdown(state, probe.ops, 0)
+            if state.ftrace_disabled:
+                self._defuse(probe)
+                return
         ftrace_hash_move_and_update_ops(state, probe.ops, left, enable=True)
         if probe.mapper is not None:
             numbers = probe.mapper.numbers(gone)

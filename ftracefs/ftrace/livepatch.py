@@ -113,13 +113,17 @@ class Livepatch:
             ops.update_top()
 
     def klp_module_going(self, start: int, end: int) -> None:
-        """Take back what patches functions in [start, end), which are being unloaded."""
+        """Take back what patches functions in [start, end), which are being unloaded.
+
+        With ftrace disabled their call sites go as they are, and the ops stay with nobody.
+        """
         for site, ops in list(self._ops.items()):
             if start <= site < end:
-                if ops.func_stack:
+                if ops.func_stack and not self._state.ftrace_disabled:
                     self.klp_unpatch_func(ops.func_stack[0].old_func)
                 del self._ops[site]
-                ops.fops.free()
+                if not self._state.ftrace_disabled:
+                    ops.fops.free()
 
     def _new_fops(self) -> FtraceOps:
         state = self._state

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 
 import pytest
+from support.ftrace_kernel import assembled_module
 from support.tracefs import Tree, tracefs
 
 from ftracefs.errors import TracefsError
@@ -121,3 +122,45 @@ def test_the_other_files_live(tree: Tree) -> None:
     assert tree.read("tracing_on") == "0\n"
     for path in ("emulator/ops", "emulator/trampolines", "emulator/touched_functions", "README"):
         tree.read(path)
+
+
+def fill_free_memory(tree: Tree) -> None:
+    """Others take what has been given back."""
+    machine = tree.machine
+
+    def fill() -> None:
+        for size in (64, 128, 256, 1024, 4096):
+            for _ in range(100):
+                machine.memory.write(machine.alloc(size, 64), b"\x5a" * size)
+
+    tree.run(fill)
+
+
+@pytest.mark.parametrize("command", ["traceoff", "traceoff:5"])
+def test_a_command_whose_sites_cannot_be_changed_does_nothing_any_more(command: str) -> None:
+    with tracefs() as tree:
+        tree.echo(f"six_sum:{command}", "set_ftrace_filter")
+        tree.write("set_ftrace_filter", f"add_one:{command}\n")
+        tree.machine.memory.set_u8(tree.machine.image.labels["six_sum"] + 4, 0x99)
+        tree.write("set_ftrace_filter", f"!*:{command}\n")
+        assert "Setting ftrace call site to NOP" in tree.tracing.ftrace.bugs[0]
+        fill_free_memory(tree)
+        assert tree.call("add_one_twice", 1) == 3
+        assert tree.read("tracing_on") == "1\n"
+
+
+def test_a_module_with_a_live_patch_goes_all_the_same() -> None:
+    source = "FUNC ext4_read\n    mov eax, 1\n    ret\nENDFUNC ext4_read\n"
+    with tracefs(modules=[assembled_module("ext4", f"# A module.\n.text\n{source}")]) as tree:
+        tree.echo("load ext4", "emulator/modules")
+        tree.echo("ext4_read add_one", "emulator/livepatch")
+        tree.machine.memory.set_u8(tree.machine.image.labels["six_sum"] + 4, 0x99)
+        tree.echo("function", "current_tracer")
+        assert tree.tracing.ftrace.ftrace_disabled
+        tree.echo("unload ext4", "emulator/modules")
+        assert tree.read("emulator/modules") == ""
+        fill_free_memory(tree)
+        assert tree.call("add_one", 1) == 2
+        tree.echo("load ext4", "emulator/modules")
+        tree.echo("ext4_read 5", "emulator/call")
+        assert tree.read("emulator/call") == "ext4_read(5) = 1\n"
