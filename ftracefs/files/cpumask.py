@@ -11,14 +11,18 @@ from ftracefs.trace.trace_array import TraceArray
 
 
 class _CpumaskOpen(OpenFile):
-    """A read must have room for the whole line and one byte more, wherever it begins."""
+    """A read must have room for the whole line.
+
+    In Linux for one byte more, wherever the read begins. There st_size is 0, so that nobody makes
+    just enough room for the line, and looks for the end with what is left.
+    """
 
     def __init__(self, tr: TraceArray) -> None:
         self._tr = tr
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
         text = f"{cpumask_text(self._tr.tracing_cpumask, self._tr.nr_cpus)}\n".encode()
-        if len(text) >= size:
+        if size < len(text) and offset < len(text):
             raise TracefsError(errno.EINVAL, "no room for the whole mask")
         return text[offset : offset + size]
 

@@ -92,7 +92,9 @@ def test_the_disassembly_has_its_length(tracing: Path) -> None:
     assert path.stat().st_size == len(path.read_bytes()) > 100
 
 
-@pytest.mark.parametrize("name", ["current_tracer", "trace", "available_filter_functions"])
+@pytest.mark.parametrize(
+    "name", ["current_tracer", "trace", "available_filter_functions", "tracing_cpumask"]
+)
 def test_tools_that_go_by_the_size_get_the_whole_text(
     tracing: Path, tmp_path: Path, busybox: str, name: str
 ) -> None:
