@@ -104,3 +104,23 @@ def test_a_reader_who_keeps_up_sees_every_marker_past_the_padding_of_each_page()
         machine.run(file.release)
     marks = [line.split("tracing_mark_write: ")[1] for line in text.decode().splitlines()]
     assert marks == [f"{number}:" + "x" * (number * 7 % 90) for number in range(400)]
+
+
+def test_a_page_behind_lost_records_says_how_many() -> None:
+    with isolated(cpus=1) as shell:
+        shell.echo("4", "buffer_size_kb")
+        for number in range(25):
+            shell.echo(f"{number}:".ljust(699, "x"), "trace_marker")  # five to a page
+        machine = shell.machine
+        file = machine.run(lambda: opened(shell.node("per_cpu/cpu0/trace_pipe_raw")))
+        pages = [machine.run(lambda: file.read(4096, 0, True)) for _ in range(2)]
+        machine.run(file.release)
+        first, second = pages
+        assert isinstance(first, bytes)
+        assert isinstance(second, bytes)
+        commit = 5 * 728
+        assert struct.unpack_from("<Q", first, 8) == (0xFFFFFFFFC0000000 + commit,)  # sign and all
+        assert struct.unpack_from("<Q", first, 16 + commit) == (15,)
+        assert b"15:xxx" in first
+        assert struct.unpack_from("<Q", second, 8)[0] < 4096
+        assert not any(second[16 + commit :])
