@@ -1,23 +1,19 @@
 """How fast records become text: decoding, merging and printing, and reading trace_pipe.
 
-    python tests/bench/output.py [--json FILE]
-
 Lines a second of processor time, the best of several runs. The buffers hold function records of two
 CPUs: many functions, a few tasks, two seconds of time.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from bench.figures import Figure
 
 from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.machine.memory import Memory
@@ -116,26 +112,18 @@ def _read_pipe(context: OutputContext) -> int:
 _PIPE_SECONDS: list[float] = []
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the figures there as well")
-    arguments = parser.parse_args()
+def figures(_peer: dict[str, float]) -> Iterator[Figure]:
+    """The lines of the table."""
     pages, mixed, context = _pages(), _pages(markers=True), _context()
     entries = merge(pages)
     for _ in range(3):
         _read_pipe(context)
-    figures = {
+    rates = {
         "decoded and merged": _best(lambda: len(merge(pages))),
         "the same with markers on every page": _best(lambda: len(merge(mixed))),
         "printed": _best(lambda: format_entries(entries, context).count(b"\n")),
         "trace, all of it": _best(lambda: format_entries(merge(pages), context).count(b"\n")),
         "trace_pipe, 4096 bytes a read": PAGES * RECORDS / min(_PIPE_SECONDS),
     }
-    for name, rate in figures.items():
-        print(f"{name:40} {rate:12,.0f} lines/s")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    for name, rate in rates.items():
+        yield Figure(name, rate, "lines/s", more_is_better=True)

@@ -1,0 +1,226 @@
+"""What a traced call costs in guest code: the built-in kernel, its tracers, loops of calls.
+
+Every figure is nanoseconds of the machine thread's CPU time for one call, loop and all; states are
+interleaved, so that a neighbour's load meets all of them. "Added" is a traced call less an untraced
+one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+from bench.figures import Figure
+
+from ftracefs.ftrace.hash_update import ftrace_set_filter
+from ftracefs.mount.tracefs import Options
+from ftracefs.session import Session
+
+RUNS = 15
+CALLS = 40_000
+FUNCTIONS = 1_000
+_UNROLL = 16
+_ORDER = 4_096  # entries of the table of calls at random, a power of two
+
+SOURCE = f"""
+.text
+FUNC_NOTRACE bench_bare
+    ret
+ENDFUNC bench_bare
+.balign 128
+FUNC bench_hot
+    ret
+ENDFUNC bench_hot
+.balign 128
+FUNC_NOTRACE bench_loop_bare
+    push rbx
+    mov ebx, {CALLS}
+.balign 16
+1:  call bench_bare
+    dec ebx
+    jne 1b
+    pop rbx
+    ret
+ENDFUNC bench_loop_bare
+.balign 128
+FUNC_NOTRACE bench_loop_hot
+    push rbx
+    mov ebx, {CALLS}
+.balign 16
+1:  call bench_hot
+    dec ebx
+    jne 1b
+    pop rbx
+    ret
+ENDFUNC bench_loop_hot
+.balign 128
+FUNC_NOTRACE bench_loop_many
+    push rbx
+    push r12
+    mov ebx, {CALLS}
+    lea r12, [rip + bench_order]
+.balign 16
+1:  mov eax, ebx
+    and eax, {_ORDER - 1}
+    call [r12 + rax*8]
+    dec ebx
+    jne 1b
+    pop r12
+    pop rbx
+    ret
+ENDFUNC bench_loop_many
+"""
+
+
+def _cells(name: str, instruction: str) -> str:
+    """A loop with many accesses of one word."""
+    return (
+        f"FUNC_NOTRACE bench_loop_{name}\n    push rbx\n    mov ebx, {CALLS}\n.balign 16\n1:\n"
+        + f"    {instruction}\n" * _UNROLL
+        + f"    dec ebx\n    jne 1b\n    pop rbx\n    ret\nENDFUNC bench_loop_{name}\n"
+    )
+
+
+def _source() -> str:
+    many = "".join(
+        f".balign 256\nFUNC bench_many_{n}\n    ret\nENDFUNC bench_many_{n}\n"
+        for n in range(FUNCTIONS)
+    )
+    # A multiplicative walk: every function as often, in no order that a predictor could learn.
+    order = ", ".join(f"bench_many_{n * 7919 % FUNCTIONS}" for n in range(_ORDER))
+    cells = _cells("load", "mov rax, [rip + bench_cell]")
+    cells += _cells("store", "mov [rip + bench_cell], rax")
+    data = f".data\n.balign 64\nbench_order:\n    .quad {order}\nbench_cell:\n    .quad 0\n"
+    return f"{SOURCE}{cells}{many}{data}"
+
+
+class Bench:
+    """A session, the loops in it, and the states in which they are run."""
+
+    def __init__(self) -> None:
+        self.session = Session(Options(cpus=1, clock="real", isolated=True))
+        self.machine = self.session.machine
+        self.ftrace = self.session.ftrace
+        tracing = self.session.tracing
+        self.labels = self.machine.run(lambda: self.ftrace.load_functions("bench", _source()))
+        self.tr = tracing.global_trace
+        self.instance = self.machine.run(lambda: tracing.trace_array_create("bench"))
+        for tr in (self.tr, self.instance):
+            self.machine.run(lambda tr=tr: ftrace_set_filter(self.ftrace, tr.ops, b"bench_*"))  # type: ignore[misc]
+
+    def close(self) -> None:
+        self.session.close()
+
+    def loop(self, name: str) -> float:
+        """Nanoseconds for one call in a loop."""
+        address = self.labels[f"bench_loop_{name}"]
+
+        def timed() -> float:
+            start = time.thread_time()
+            self.machine.call(address)
+            return (time.thread_time() - start) / CALLS * 1e9
+
+        return self.machine.run(timed)
+
+    def tracer(self, name: str) -> None:
+        self.machine.run(lambda: self.tr.tracing_set_tracer(name))
+
+    def second(self, name: str) -> None:
+        self.machine.run(lambda: self.instance.tracing_set_tracer(name))
+
+    def recording(self, on: bool) -> None:
+        self.machine.run(lambda: self.tr.set_tracing_on(on))
+
+
+def _states(bench: Bench) -> dict[str, tuple[str, Callable[[], None], Callable[[], None]]]:
+    """Name -> loop, how to get into the state, how to get out of it."""
+
+    def nothing() -> None:
+        return None
+
+    def function() -> None:
+        bench.tracer("function")
+
+    def off() -> None:
+        bench.tracer("function")
+        bench.recording(False)
+
+    def on() -> None:
+        bench.recording(True)
+        bench.tracer("nop")
+
+    def two() -> None:
+        bench.tracer("function")
+        bench.second("function")
+
+    def none() -> None:
+        bench.second("nop")
+        bench.tracer("nop")
+
+    def nop() -> None:
+        bench.tracer("nop")
+
+    return {
+        "load": ("load", nothing, nothing),
+        "store": ("store", nothing, nothing),
+        "bare": ("bare", nothing, nothing),
+        "untraced": ("hot", nothing, nothing),
+        "untraced, many": ("many", nothing, nothing),
+        "function": ("hot", function, nop),
+        "function, many": ("many", function, nop),
+        "off": ("hot", off, on),
+        "two ops": ("hot", two, none),
+        "graph": ("hot", lambda: bench.tracer("function_graph"), nop),
+    }
+
+
+def measure() -> dict[str, list[float]]:
+    """Every state's runs."""
+    bench = Bench()
+    try:
+        states = _states(bench)
+        runs: dict[str, list[float]] = {name: [] for name in states}
+        for _ in range(RUNS):
+            for name, (loop, begin, end) in states.items():
+                begin()
+                bench.loop(loop)
+                runs[name].append(bench.loop(loop))
+                end()
+        return runs
+    finally:
+        bench.close()
+
+
+def figures(peer: dict[str, float]) -> Iterator[Figure]:
+    """The lines of the table."""
+    runs = measure()
+
+    def added(name: str, base: str) -> list[float]:
+        return [a - b for a, b in zip(runs[name], runs[base], strict=True)]
+
+    def ratio(above: list[float], below: list[float], name: str, reach: float) -> Figure:
+        value, best = median(above) / median(below), min(above) / min(below)
+        return Figure(name, value, "x", best, reach)
+
+    one, untraced = added("function", "untraced"), runs["untraced"]
+    many = added("function, many", "untraced, many")
+    off, two, graph = (added(name, "untraced") for name in ("off", "two ops", "graph"))
+    name = "function, one op, added"
+    # More, and some page that is written to is not known to hold no code.
+    yield ratio(runs["store"], runs["load"], "a store / a load", 2.0)
+    yield ratio(runs["untraced"], runs["bare"], "a call with a site / one without", 1.02)
+    yield Figure("untraced call", median(untraced), "ns", min(untraced))
+    yield Figure(name, median(one), "ns", min(one), peer[name] / 7, peer=peer[name])
+    yield ratio(one, untraced, "  in untraced calls", 6.5)
+    name = "function, all functions, added"
+    yield Figure(f"{FUNCTIONS} functions, added", median(many), "ns", min(many), peer=peer[name])
+    yield ratio(many, runs["untraced, many"], "  in untraced calls", 3.5)
+    name = "tracing_on=0, added"
+    yield Figure(name, median(off), "ns", min(off), peer=peer[name])
+    yield ratio(off, one, "  of the traced cost", 0.65)
+    yield Figure("two ops, added", median(two), "ns", min(two))
+    yield ratio(two, one, "  of one op", 2.0)
+    name = "function_graph, added"
+    yield Figure(name, median(graph), "ns", min(graph), peer=peer[name])
+    yield ratio(graph, one, "  of function", 1.9)

@@ -1,0 +1,196 @@
+"""What a mount costs and gives: start, reading records as text and as pages, memory, idling.
+
+Every mount is `ftracefs mount --isolated --cpus 1` but for the idle one, which has its workload.
+Records are calls of one function, made by emulator/call. Wall time, but for the idle CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.figures import Figure, of_runs
+from support.daemon import MountedDaemon
+from support.mounts import ROOT
+
+RECORDS = 1_000_000
+MANY_RECORDS = 100_000_000
+BUFFER_KB = 40_000  # holds RECORDS
+RUNS = 5
+IDLE_SECONDS = 10.0
+GROWTH = (1, 8, 32)
+_BLOCK = 65_536
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(f"{text}\n")
+
+
+def _fill(mount: Path, records: int, name: str = "gcd") -> None:
+    """So many records of a function in an empty buffer, tracing off."""
+    _write(mount / "tracing_on", "1")
+    _write(mount / "set_ftrace_filter", name)
+    _write(mount / "current_tracer", "function")
+    (mount / "trace").write_text("")
+    _write(mount / "emulator/call", f"{name} 4 6 x{records}")
+    _write(mount / "tracing_on", "0")
+
+
+def _read_all(path: Path, size: int = _BLOCK) -> int:
+    """Bytes until there are no more."""
+    total = 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            try:
+                data = os.read(descriptor, size)
+            except BlockingIOError:
+                return total
+            if not data:
+                return total
+            total += len(data)
+    finally:
+        os.close(descriptor)
+
+
+def _status(pid: int, field: str) -> int:
+    """A field of /proc/PID/status in MB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) // 1024
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+FIRST_LINE = """
+set -e
+"$1/mount.sh" "$2" >/dev/null
+cd "$2"
+echo 'vfs_*' > set_ftrace_filter
+echo function > current_tracer
+read -r line < trace_pipe
+"""
+
+
+def _start(peer: dict[str, float], scratch: Path) -> Iterator[Figure]:
+    mount = scratch / "start"
+    runs = []
+    for _ in range(RUNS + 1):
+        mount.mkdir(exist_ok=True)
+        command = ["bash", "-c", FIRST_LINE, "first_line", str(ROOT), str(mount)]
+        runs.append(_seconds(lambda: subprocess.run(command, check=True)) * 1e3)  # noqa: B023
+        subprocess.run([ROOT / "mount.sh", "--unmount", mount], check=True, capture_output=True)
+    name = "mount to first line"
+    yield of_runs(f"{name} of trace_pipe", runs[1:], "ms", reach=1000, peer=peer[name])
+
+
+def _reading(peer: dict[str, float], mount: Path) -> Iterator[Figure]:
+    _write(mount / "buffer_size_kb", str(BUFFER_KB))
+    lines, raw, first, whole = [], [], [], []
+    for _ in range(RUNS):
+        _fill(mount, RECORDS)
+        command = ["sh", "-c", f"cat {mount}/trace_pipe > /dev/null"]
+        lines.append(RECORDS / _seconds(lambda: subprocess.run(command, check=True)))  # noqa: B023
+        _fill(mount, RECORDS)
+        path = mount / "per_cpu/cpu0/trace_pipe_raw"
+        start = time.perf_counter()
+        total = _read_all(path)
+        raw.append(total / 1e6 / (time.perf_counter() - start))
+        _fill(mount, RECORDS)
+        with (mount / "trace").open("rb", buffering=0) as trace:
+            start = time.perf_counter()
+            trace.read(4096)
+            first.append((time.perf_counter() - start) * 1e3)
+        whole.append(_seconds(lambda: _read_all(mount / "trace", 1 << 17)) * 1e3)
+    more = {"more_is_better": True}
+    yield of_runs("trace_pipe", lines, "lines/s", reach=1e6, peer=peer["trace_pipe"], **more)
+    yield of_runs("trace_pipe_raw", raw, "MB/s", reach=500, peer=peer["trace_pipe_raw"], **more)
+    yield of_runs("trace, 1 M records, first byte", first, "ms", reach=50)
+    yield of_runs("trace, 1 M records, whole", whole, "ms", reach=1500, peer=peer["trace, whole"])
+
+
+def _growth(mount: Path) -> Iterator[Figure]:
+    """Time for ten times as much over ten times the time: 1 is linear."""
+    times = {}
+    for records in (RECORDS // 100, RECORDS // 10, RECORDS):
+        runs = []
+        for _ in range(RUNS):
+            _fill(mount, records)
+            runs.append(_seconds(lambda: _read_all(mount / "trace", 1 << 17)))
+        times[records] = min(runs)
+    for few in (RECORDS // 100, RECORDS // 10):
+        growth = times[few * 10] / times[few] / 10
+        yield Figure(f"trace, {few:,} → {few * 10:,} records, per record", growth, "x", reach=1.0)
+
+
+def _instances(mount: Path) -> Iterator[Figure]:
+    """One call through as many ops, per op."""
+    times: dict[int, float] = {}
+    made = 0
+    calls = 100_000
+    _write(mount / "current_tracer", "nop")
+    _write(mount / "set_ftrace_filter", "lcm")
+    _write(mount / "buffer_size_kb", "64")
+    untraced = _seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{calls}"))
+    for count in GROWTH:
+        while made < count:
+            instance = mount / f"instances/bench{made}"
+            instance.mkdir()
+            _write(instance / "buffer_size_kb", "64")
+            _write(instance / "set_ftrace_filter", "gcd")
+            _write(instance / "current_tracer", "function")
+            made += 1
+        runs = [
+            _seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{calls}"))
+            for _ in range(RUNS)
+        ]
+        times[count] = (min(runs) - untraced) / calls / count * 1e9
+        yield Figure(f"a call traced by {count} instances, per instance", times[count], "ns")
+    for number in range(made):
+        (mount / f"instances/bench{number}").rmdir()
+
+
+def _memory(daemon: MountedDaemon) -> Iterator[Figure]:
+    mount, pid = daemon.path, daemon.process.pid
+    _write(mount / "buffer_size_kb", "1408")
+    _fill(mount, RECORDS)
+    before = _status(pid, "VmRSS")
+    _write(mount / "tracing_on", "1")
+    _write(mount / "emulator/call", f"gcd 4 6 x{MANY_RECORDS}")
+    _write(mount / "tracing_on", "0")
+    grown = _status(pid, "VmRSS") - before
+    yield Figure(f"resident, growth over {MANY_RECORDS:,} records", float(grown), "MB", reach=1)
+
+
+def figures(peer: dict[str, float]) -> Iterator[Figure]:
+    """The lines of the table."""
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        yield from _start(peer, scratch)
+        with MountedDaemon(scratch) as daemon:
+            pid = daemon.process.pid
+            time.sleep(2)  # what a start leaves to be done is done
+            before = _cpu_seconds(pid)
+            time.sleep(IDLE_SECONDS)
+            percent = (_cpu_seconds(pid) - before) / IDLE_SECONDS * 100
+            yield Figure("idle, with workload", percent, "% CPU", reach=1.0)
+            yield Figure("resident, idle", float(_status(pid, "VmRSS")), "MB", reach=150)
+        with MountedDaemon(scratch, "--isolated", "--cpus", "1") as daemon:
+            yield from _reading(peer, daemon.path)
+            yield from _growth(daemon.path)
+            yield from _instances(daemon.path)
+        with MountedDaemon(scratch, "--isolated", "--cpus", "1") as daemon:
+            yield from _memory(daemon)

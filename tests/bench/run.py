@@ -1,0 +1,41 @@
+"""All benchmarks: a table, and a JSON file.
+
+    tests/bench/run.sh [--json FILE] [--peer FILE] [GROUP...]
+
+GROUP is hot_path, patching, output or mount; all by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+from bench.figures import Figure, table, write_json
+from bench.peer import peer_figures
+
+GROUPS = ("hot_path", "patching", "output", "mount")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--peer", type=Path, help="figures of the peer, `name: number` a line")
+    options = parser.parse_args()
+    for group in options.groups:
+        if group not in GROUPS:
+            parser.error(f"no group {group!r}")
+    peer = peer_figures(options.peer)
+    all_figures: list[Figure] = []
+    for group in options.groups or GROUPS:
+        found = list(importlib.import_module(f"bench.{group}").figures(peer))
+        print(f"== {group}\n{table(found)}\n", flush=True)
+        all_figures += found
+    if options.json:
+        write_json(options.json, all_figures)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

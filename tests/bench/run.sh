@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What ftracefs costs and how fast it is: a table, how far each figure is from what it is to reach.
+#
+#   tests/bench/run.sh [--json FILE] [--peer FILE] [GROUP...]
+#
+# GROUP is hot_path, patching, output or mount; all by default, which takes some minutes. A machine
+# with nothing else to do gives figures to go by; the ratios hold on a busy one too. The column QEMU
+# is a real Linux 6.1 under QEMU's TCG; --peer gives figures measured on the machine at hand instead.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+./mount.sh --prepare
+.venv/bin/python -c 'import pytest' 2>/dev/null || .venv/bin/python -m pip install --quiet --group test
+PYTHONPATH=$root:$root/tests exec .venv/bin/python -m bench.run "$@"
