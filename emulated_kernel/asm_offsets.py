@@ -71,7 +71,6 @@ _layout(
         "CLOCK_OFFSET": 8,
         "TICKS": 8,
         "IRQ_COUNT": 8,
-        "SWITCH_COUNT": 8,  # switches so far; the last ones' next tasks are in SWITCH_RING
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
         "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
@@ -99,7 +98,6 @@ _layout(
     },
     start=0x200,
 )
-_define(SWITCH_RING=0xE00, SWITCH_RING_ENTRIES=32)
 # Per-CPU room of the subsystems; each defines its own words there.
 _define(PERCPU_NET=0x300, PERCPU_MM=0x400, PERCPU_FS=0x500, PERCPU_TIME=0x600, PERCPU_MISC=0x700)
 
@@ -355,6 +353,8 @@ _define(STACK_TRACE_ENTRIES=500)
 # static_key.enabled stands first; FUNCS is an array of tracepoint_func that ends with a null one.
 _layout("TP_", {"KEY": 8, "FUNCS": 8}, size=16)
 _layout("TPF_", {"FUNC": 8, "DATA": 8, "PRIO": 8}, size=24)
+# What a CPU's tasks are called (ftracefs/guest/sched_switch.S).
+_define(TASKINFO_FIRST=64, TASKINFO_ENTRIES=64, TASKINFO_BYTES=24, TASKINFO_RING_BYTES=64 + 64 * 24)
 # As much of a linux_binprm and an irqaction as events are about.
 _define(BPRM_FILENAME=8, IRQACTION_NAME=32)
 # As much of a trace_array and a trace_event_file as guest code needs.

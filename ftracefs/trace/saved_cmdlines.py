@@ -8,7 +8,7 @@ switched while names were wanted, is shown as <...>.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ftracefs.errors import TracefsError
 
@@ -33,6 +33,7 @@ class SavedCmdlines:
 
     def __init__(self, cmdline_num: int | None = None) -> None:
         self.cmdline_ref = 0
+        self.on_ref: Callable[[], None] = lambda: None  # whenever it has changed
         self._allocate(cmdline_num or cmdline_num_of(SAVED_CMDLINES_DEFAULT))
 
     def _allocate(self, cmdline_num: int) -> None:
@@ -53,10 +54,12 @@ class SavedCmdlines:
     def tracing_start_cmdline_record(self) -> None:
         """Somebody wants names from now on."""
         self.cmdline_ref += 1
+        self.on_ref()
 
     def tracing_stop_cmdline_record(self) -> None:
         """One of those no longer does."""
         self.cmdline_ref -= 1
+        self.on_ref()
 
     def trace_save_cmdline(self, pid: int, comm: str) -> None:
         """Remember the name of a task; the oldest is forgotten when the ring is full.

@@ -6,7 +6,7 @@ event is enabled and the option is on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 
 class SavedTgids:
@@ -14,6 +14,7 @@ class SavedTgids:
 
     def __init__(self) -> None:
         self.tgid_ref = 0
+        self.on_ref: Callable[[], None] = lambda: None  # whenever it has changed
         self._map: dict[int, int] | None = None
         self._tgids: Mapping[int, int] | None = {}
 
@@ -29,10 +30,12 @@ class SavedTgids:
     def tracing_start_tgid_record(self) -> None:
         """Somebody wants thread groups from now on."""
         self.tgid_ref += 1
+        self.on_ref()
 
     def tracing_stop_tgid_record(self) -> None:
         """One of those no longer does."""
         self.tgid_ref -= 1
+        self.on_ref()
 
     def trace_save_tgid(self, pid: int, tgid: int) -> None:
         """Remember the thread group of a task; not of the idle task, nor without a map."""

@@ -1,54 +1,96 @@
 """Names and thread groups for the pids in a trace: kernel/trace/trace_sched_switch.c.
 
-Linux hangs a probe on the scheduler's switches. Here the guest's `__switch_to` leaves the tasks it
-switched to in a small ring of each CPU, which is read after every slice, before any of them can be
-gone. The task that is current while they begin to be wanted counts as switched to.
+While somebody wants either, probes of the scheduler's tracepoints are there (guest/sched_switch.S).
+Linux's write into the maps themselves; here they fill a ring of each CPU, which is read after every
+slice. The task that is current then counts as seen, too, so that one that is never switched has a
+name.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
+
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import Machine
+from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.saved_tgids import SavedTgids
 
-_RING, _ENTRIES = CONSTANTS["SWITCH_RING"], CONSTANTS["SWITCH_RING_ENTRIES"]
-_TASK_PID, _TASK_TGID = CONSTANTS["TASK_PID"], CONSTANTS["TASK_TGID"]
-_TASK_COMM = CONSTANTS["TASK_COMM"]
+_ENTRIES, _ENTRY_BYTES = CONSTANTS["TASKINFO_ENTRIES"], CONSTANTS["TASKINFO_BYTES"]
+_FIRST, _RING_BYTES = CONSTANTS["TASKINFO_FIRST"], CONSTANTS["TASKINFO_RING_BYTES"]
+_TASKINFO = struct.Struct("<II16s")
+_PROBES = (
+    ("sched_wakeup", "probe_sched_wakeup"),
+    ("sched_wakeup_new", "probe_sched_wakeup"),
+    ("sched_switch", "probe_sched_switch"),
+)
 
 
 class SchedSwitch:
-    """Feeds `saved_cmdlines` and `saved_tgids` while somebody wants either."""
+    """Feeds `saved_cmdlines` and `saved_tgids`. `label` tells where the engine's code is."""
 
     def __init__(
-        self, machine: Machine, saved_cmdlines: SavedCmdlines, saved_tgids: SavedTgids
+        self,
+        machine: Machine,
+        tracepoints: Tracepoints,
+        label: Callable[[str], int],
+        saved_cmdlines: SavedCmdlines,
+        saved_tgids: SavedTgids,
     ) -> None:
         self._machine = machine
         self._memory = machine.memory
+        self._tracepoints = tracepoints
+        self._label = label
         self._cmdlines = saved_cmdlines
         self._tgids = saved_tgids
-        self._seen = [vcpu.word("SWITCH_COUNT") for vcpu in machine.cpus]
-        machine.after_slice.append(self.probe_sched_switch)
+        self._rings = label("taskinfo_rings")
+        self._seen = [0] * len(machine.cpus)
+        self._has_probes = False
+        saved_cmdlines.on_ref = saved_tgids.on_ref = self._update
+        machine.after_slice.append(self._read_rings)
 
-    def probe_sched_switch(self) -> None:
-        """Save what is wanted of the tasks that ran since the last time."""
+    @property
+    def _is_wanted(self) -> bool:
+        return self._cmdlines.cmdline_ref > 0 or self._tgids.tgid_ref > 0
+
+    def _update(self) -> None:
+        """tracing_start_sched_switch, tracing_stop_sched_switch."""
+        if self._is_wanted == self._has_probes:
+            return
+        self._has_probes = self._is_wanted
+        for name, probe in _PROBES:
+            if not self._tracepoints.exists(name):
+                continue
+            func = self._label(probe)
+            if self._has_probes:
+                self._tracepoints.tracepoint_probe_register(name, func, 0)
+            else:
+                self._tracepoints.tracepoint_probe_unregister(name, func, 0)
+
+    def _read_rings(self) -> None:
+        """Save what is wanted of the tasks that the probes have seen since the last time."""
+        if not self._is_wanted:
+            return
         for vcpu in self._machine.cpus:
-            count = vcpu.word("SWITCH_COUNT")
-            new = min(count - self._seen[vcpu.number], _ENTRIES)
+            ring = self._rings + vcpu.number * _RING_BYTES
+            count = self._memory.u64(ring)
+            for index in range(max(self._seen[vcpu.number], count - _ENTRIES), count):
+                at = ring + _FIRST + index % _ENTRIES * _ENTRY_BYTES
+                self._tracing_record_taskinfo(self._memory.read(at, _TASKINFO.size))
             self._seen[vcpu.number] = count
-            if self._cmdlines.cmdline_ref > 0 or self._tgids.tgid_ref > 0:
-                for index in range(count - new, count):
-                    self._save(self._ring_entry(vcpu, index))
-                self._save(vcpu.current)
+            self._tracing_record_taskinfo(self._taskinfo(vcpu.current))
 
-    def _ring_entry(self, vcpu: Vcpu, index: int) -> int:
-        return self._memory.u64(vcpu.percpu + _RING + 8 * (index % _ENTRIES))
+    def _taskinfo(self, task: int) -> bytes:
+        """A task as the probes record it."""
+        memory = self._memory
+        pid, tgid = (memory.u32(task + CONSTANTS[name]) for name in ("TASK_PID", "TASK_TGID"))
+        return _TASKINFO.pack(pid, tgid, memory.read(task + CONSTANTS["TASK_COMM"], 16))
 
-    def _save(self, task: int) -> None:
-        """tracing_record_taskinfo."""
-        pid = self._memory.u32(task + _TASK_PID)
+    def _tracing_record_taskinfo(self, entry: bytes) -> None:
+        pid, tgid, comm = _TASKINFO.unpack(entry)
         if self._cmdlines.cmdline_ref > 0:
-            comm = self._memory.cstring(task + _TASK_COMM, 16).decode("utf-8", "replace")
-            self._cmdlines.trace_save_cmdline(pid, comm)
+            name = comm.partition(b"\0")[0].decode("utf-8", "replace")
+            self._cmdlines.trace_save_cmdline(pid, name)
         if self._tgids.tgid_ref > 0:
-            self._tgids.trace_save_tgid(pid, self._memory.u32(task + _TASK_TGID))
+            self._tgids.trace_save_tgid(pid, tgid)

@@ -85,7 +85,9 @@ class Tracing:
         self.dump_on_oops = DumpOnOops(self)
         self.event_commands = EventCommands(self)
         self.saved_tgids = SavedTgids()
-        self.sched_switch = SchedSwitch(machine, self.saved_cmdlines, self.saved_tgids)
+        self.sched_switch = SchedSwitch(
+            machine, self.tracepoints, self.label, self.saved_cmdlines, self.saved_tgids
+        )
         # Of all trace arrays together: Linux 6.1 keeps them in the tracers.
         self.tracer_flags = {
             option.name: option.default for tracer in TRACE_TYPES for option in tracer.options

@@ -177,7 +177,8 @@ def test_afterwards_the_machine_goes_on(fuzzed: Fuzzed) -> None:
         shell.echo("", path)
     shell.echo("3", "tracing_cpumask")
     shell.echo("1", "tracing_on")
-    shell.echo("print-parent", "trace_options")
+    for option in ("print-parent", "noraw", "nohex", "nobin"):
+        shell.echo(option, "trace_options")
     shell.echo("function", "current_tracer")
     shell.echo("lcm 4 6", "emulator/call")
     assert shell.cat("emulator/call") == "lcm(4, 6) = 12\n"

@@ -11,9 +11,11 @@ import pytest
 from support.events import bring, events, process, texts
 from support.shell import CALLER, Shell, isolated
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.text_poke import NOP5
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Directory, TracefsFile
+from ftracefs.trace.events.table import EVENT_CALLS
 
 SYSTEM = "events/sched"
 SWITCH, WAKING = f"{SYSTEM}/sched_switch/enable", f"{SYSTEM}/sched_waking/enable"
@@ -50,8 +52,18 @@ def write(shell: Shell, path: str, data: bytes, flags: int = 0) -> int:
 
 def is_patched(shell: Shell, event: str) -> bool:
     """Whether the kernel's text leads to the event's probe."""
-    (first, *_) = shell.session.tracing.tracepoints.sites(event)
-    return shell.machine.memory.read(first, 5) != NOP5
+    tracing, memory = shell.session.tracing, shell.machine.memory
+    (call,) = [call for call in EVENT_CALLS if call.name == event]
+    (first, *_) = tracing.tracepoints.sites(event)
+    array = memory.u64(tracing.image.labels[f"__tracepoint_{event}"] + CONSTANTS["TP_FUNCS"])
+    if memory.read(first, 5) == NOP5:
+        assert array == 0
+        return False
+    probes = []
+    while array and (func := memory.u64(array + CONSTANTS["TPF_FUNC"])):
+        probes.append(func)
+        array += CONSTANTS["TPF_SIZE"]
+    return tracing.label(f"trace_event_raw_event_{call.probe}") in probes
 
 
 def enabled(shell: Shell) -> list[str]:

@@ -152,6 +152,7 @@ def test_the_events_probes_stand_between_those_that_decide(rig: Rig) -> None:
     tracing = rig.shell.session.tracing
     names = (
         "event_filter_pid_sched_switch_probe_pre",
+        "probe_sched_switch",  # of names, which come before a trace array's first event
         "trace_event_raw_event_sched_switch",
         "event_filter_pid_sched_switch_probe_post",
     )

@@ -31,9 +31,10 @@ def test_an_event_is_followed_by_its_probe_and_callers(shell: Shell) -> None:
     shell.echo("1", "events/sched/sched_switch/enable")
     switch(shell)
     away, back = stacks(shell)
-    assert away[:3] == ("trace_event_raw_event_sched_switch", "__schedule", "schedule")
+    top = ("trace_event_raw_event_sched_switch", "__traceiter_sched_switch", "__schedule")
+    assert away[:4] == (*top, "schedule")
     assert away[-1] == "asm_sysvec_reschedule_ipi"
-    assert back[:2] == ("trace_event_raw_event_sched_switch", "__schedule")
+    assert back[:3] == top
     assert back[-1] in {"secondary_startup_64", "startup_64"}
 
 

@@ -411,7 +411,7 @@ def test_a_trace_array_that_goes_takes_its_lists_and_probes_with_it(rig: Rig) ->
     rig.shell.echo("1 2 3", "instances/a/set_ftrace_notrace_pid")
     rig.shell.echo("1", "instances/a/options/function-fork")
     rig.shell.echo("function", "instances/a/current_tracer")
-    assert probes() == before + 3
+    assert probes() == before + 4  # one of them learns names
     rig.shell.rmdir("instances/a")
     rig.shell.echo("gcd 12 18", "emulator/call")
     assert (len(rig.memory._heap.used), probes()) == (used, before)

@@ -50,7 +50,7 @@ def test_the_wait_of_a_realtime_task_is_shown_from_its_wake_up_to_its_switch(she
     assert len(switch) == 1
     assert re.search(rf"\d+:120:\w ==> \[000\] +2000: {RT_PRIO}:R task2000$", switch[0])
     calls = [line for line in lines if " <-" in line]
-    assert "__schedule <-" in calls[-1]
+    assert calls[-1].endswith(": __traceiter_sched_switch <-__schedule")
     assert len(calls) > 2
     assert [line for line in lines if line.endswith("<stack trace>")]
 
@@ -82,12 +82,16 @@ def test_its_probes_are_there_only_while_it_is_in_charge(shell: Shell) -> None:
     tracepoints = shell.session.tracing.tracepoints
     before = {name: tracepoints.probes(name) for name in tracepoints.names()}
     shell.echo("wakeup", "current_tracer")
-    for name in ("sched_wakeup", "sched_wakeup_new", "sched_switch", "sched_migrate_task"):
-        assert len(tracepoints.probes(name)) == len(before[name]) + 1
+    for name in ("sched_wakeup", "sched_wakeup_new", "sched_switch"):
+        assert len(tracepoints.probes(name)) == len(before[name]) + 2  # one learns names
+    assert len(tracepoints.probes("sched_migrate_task")) == len(before["sched_migrate_task"]) + 1
     with pytest.raises(TracefsError) as error:
         shell.echo("0", "options/overwrite")
     assert error.value.errno == errno.EINVAL
     shell.echo("irqsoff", "current_tracer")
+    assert tracepoints.probes("sched_migrate_task") == before["sched_migrate_task"]
+    assert len(tracepoints.probes("sched_switch")) == len(before["sched_switch"]) + 1  # names still
+    shell.echo("nop", "current_tracer")
     assert {name: tracepoints.probes(name) for name in tracepoints.names()} == before
 
 

@@ -383,10 +383,6 @@ FUNC_NOTRACE __switch_to                # rdi previous, rsi next
     mov gs:[CURRENT_TASK], rsi
     mov eax, [rsi + TASK_PID]
     mov gs:[CURRENT_PID], eax
-    mov rax, gs:[SWITCH_COUNT]          # who ran is told to the host, which keeps their names
-    inc qword ptr gs:[SWITCH_COUNT]
-    and eax, SWITCH_RING_ENTRIES - 1
-    mov gs:[rax*8 + SWITCH_RING], rsi
     mov rax, rdi
     ret
 ENDFUNC __switch_to
