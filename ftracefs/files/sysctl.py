@@ -17,7 +17,7 @@ from ftracefs.trace.tracing import Tracing
 
 _SPACES = b" \t\n\v\f\r"
 _NUMBER = re.compile(rb"(-?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
-_SEPARATORS = (b"", b" ", b"\t", b"\n", b"\0")
+_SEPARATORS = (b"", b" ", b"\t", b"\n")
 _INT_MAX = (1 << 31) - 1
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 PAGE_SIZE = 4096
 BUF_PAGE_HDR_SIZE = 16
 BUF_PAGE_SIZE = PAGE_SIZE - BUF_PAGE_HDR_SIZE
+_U64 = (1 << 64) - 1
 RB_ALIGNMENT = 4
 RB_EVNT_HDR_SIZE = 4
 RB_LEN_TIME_EXTEND = 8
@@ -36,7 +37,8 @@ MIN_PAGES = 2  # beside the reader's
 
 def nr_pages_of(size: int) -> int:
     """How many pages a buffer of `size` bytes gets (ring_buffer_resize)."""
-    return max(MIN_PAGES, -(-size // BUF_PAGE_SIZE))
+    rounded_up = (size + BUF_PAGE_SIZE - 1) & _U64  # as unsigned long counts: a huge one is small
+    return max(MIN_PAGES, rounded_up // BUF_PAGE_SIZE)
 
 
 def rb_calculate_event_length(length: int) -> int:
