@@ -34,7 +34,7 @@ def _switch(tr: TraceArray, show: Callable[[], str], switch: Callable[[bool], No
 
     def write(data: bytes) -> None:
         value = kstrtoul_from_user(data)
-        tr.tracing_update_buffers()
+        tr.tracing.tracing_update_buffers()
         if value not in (0, 1):
             raise TracefsError(errno.EINVAL, "an event is enabled by 1 and disabled by 0")
         switch(bool(value))

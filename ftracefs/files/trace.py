@@ -153,7 +153,7 @@ class _WriteOnlyOpen(OpenFile):
 
 
 def _snapshot_write(tr: TraceArray, cpu: int | None, data: bytes) -> int:
-    tr.tracing_update_buffers()
+    tr.tracing.tracing_update_buffers()
     tracing_snapshot_write(tr, kstrtoul_from_user(data), cpu)
     return len(data)
 

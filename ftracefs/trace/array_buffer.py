@@ -64,8 +64,12 @@ def saved_latency(
 
 
 def _update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None, timestamp: int) -> None:
-    tr.max_buffer.saved = saved_latency(tr, cpu) if saved is None else saved
+    """__update_max_tr: whose fault it is, and his name for `saved_cmdlines`, wanted or not."""
+    tracing = tr.tracing
+    fault = tr.max_buffer.saved = saved_latency(tr, cpu) if saved is None else saved
     tr.max_buffer.time_start = timestamp
+    if tracing.global_trace.tracer_tracing_is_on():
+        tracing.saved_cmdlines.trace_save_cmdline(fault.pid, fault.comm)
 
 
 def update_max_tr(

@@ -264,7 +264,8 @@ class TraceArray:
         EINVAL for a name that is none; EBUSY while somebody consumes the records; ENOMEM when it
         wants a snapshot of its own and there is no room.
         """
-        self.tracing_update_buffers()
+        if not self.tracing.ring_buffer_expanded:
+            self.expand_buffer()
         tracer = next((t for t in TRACE_TYPES if t.name == name), None)
         if tracer is None:
             raise TracefsError(errno.EINVAL, f"no tracer {name!r}")
@@ -291,10 +292,9 @@ class TraceArray:
 
     # --- size ------------------------------------------------------------------------------------
 
-    def tracing_update_buffers(self) -> None:
-        """Give every CPU the size its buffer has after boot, unless it has been given one."""
-        if not self.tracing.ring_buffer_expanded:
-            self._resize(TRACE_BUF_SIZE_DEFAULT, None)
+    def expand_buffer(self) -> None:
+        """Give every CPU the size its buffer has in use. Whoever comes first is the only one."""
+        self._resize(TRACE_BUF_SIZE_DEFAULT, None)
 
     def tracing_resize_ring_buffer(self, size: int, cpu: int | None = None) -> None:
         """Give one CPU, or all, `size` bytes. ENOMEM when there is no room or `trace` is open."""

@@ -14,14 +14,14 @@ from emulated_kernel.modules import Modules
 from emulated_kernel.static_call import StaticCalls
 from emulated_kernel.tasks import CallResult
 from ftracefs.errors import TracefsError
-from ftracefs.ftrace import Ftrace, FtraceOps
+from ftracefs.ftrace import Ftrace
 from ftracefs.ftrace.state import GuestCode
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import TRACE_CLOCKS, Clocks
 from ftracefs.trace.events.event_commands import EventCommands
 from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
-from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS, TraceIter
+from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.saved_tgids import SavedTgids
@@ -92,7 +92,9 @@ class Tracing:
         self.tracer_flags = {
             option.name: option.default for tracer in TRACE_TYPES for option in tracer.options
         }
-        self.global_trace = self._trace_array("", ftrace.global_ops, TRACE_DEFAULT_FLAGS)
+        self.global_trace = TraceArray(
+            self, "", ftrace.global_ops, EMPTY_BUFFER_SIZE, TRACE_DEFAULT_FLAGS
+        )
         self._ftrace_trace_arrays = [self.global_trace]
         machine.memory.set_u64(self.label("global_trace_buffers"), self.global_trace.buffer.table)
         self.snapshots = Snapshots(self)
@@ -126,7 +128,7 @@ class Tracing:
         ops = self.ftrace.ftrace_allocate_ftrace_ops(f"instances/{name}")
         flags = self.global_trace.trace_flags & ~ZEROED_TRACE_FLAGS
         try:
-            tr = self._trace_array(name, ops, flags)
+            tr = TraceArray(self, name, ops, TRACE_BUF_SIZE_DEFAULT, flags)
         except (MemoryError, TracefsError) as error:
             self.ftrace.ftrace_destroy_function_files(ops)
             raise TracefsError(errno.ENOMEM, f"no room for instance {name}") from error
@@ -138,9 +140,10 @@ class Tracing:
         tr.remove_instance()
         self._ftrace_trace_arrays.remove(tr)
 
-    def _trace_array(self, name: str, ops: FtraceOps, flags: TraceIter) -> TraceArray:
-        size = TRACE_BUF_SIZE_DEFAULT if self.ring_buffer_expanded else EMPTY_BUFFER_SIZE
-        return TraceArray(self, name, ops, size, flags)
+    def tracing_update_buffers(self) -> None:
+        """Give the top level's buffer the size it has in use, unless one has been given."""
+        if not self.ring_buffer_expanded:
+            self.global_trace.expand_buffer()
 
     def _after_slice(self) -> None:
         for tr in self._ftrace_trace_arrays:

@@ -70,7 +70,7 @@ def text(ftrace: Ftrace) -> bytes:
 def test_whatever_it_stands_in_it_returns_right(tree: Tree) -> None:
     ftrace, choice = tree.tracing.ftrace, random.Random(4)
     label, fgraph = tree.machine.image.labels, ftrace.fgraph
-    tree.run(tree.tr.tracing_update_buffers)
+    tree.run(tree.tr.tracing.tracing_update_buffers)
     before = text(ftrace)
     ops = []
     for flags in (

@@ -68,7 +68,7 @@ def unregister(tree: Tree) -> None:
 
 
 def test_it_comes(tree: Tree) -> None:
-    tree.run(tree.tr.tracing_update_buffers)
+    tree.run(tree.tr.tracing.tracing_update_buffers)
     traced = set()
     for before in range(length(tree) + 1):
         tree.run(tree.tr.buffer.reset)
@@ -83,7 +83,7 @@ def test_it_comes(tree: Tree) -> None:
 
 
 def test_it_goes(tree: Tree) -> None:
-    tree.run(tree.tr.tracing_update_buffers)
+    tree.run(tree.tr.tracing.tracing_update_buffers)
     register(tree)
     untold = set()
     for before in range(length(tree) + 1):
@@ -102,7 +102,7 @@ def test_it_goes(tree: Tree) -> None:
 
 
 def test_another_op_comes_and_goes_beside_it(tree: Tree) -> None:
-    tree.run(tree.tr.tracing_update_buffers)
+    tree.run(tree.tr.tracing.tracing_update_buffers)
     ftrace = tree.tracing.ftrace
     counter = tree.machine.alloc(64)
     ops = ftrace.new_ops(tree.machine.image.labels["count_call"], private=counter)

@@ -242,3 +242,22 @@ def test_errors_are_logged_where_they_were_made(shell: Shell) -> None:
         shell.machine.run(lambda tr=tr: tr.tracing_log_err(tr.name, "cmd", "wrong", 0))
     assert "a: error: wrong" in shell.cat("instances/a/error_log")
     assert "a: error: wrong" not in shell.cat("error_log")
+
+
+def test_a_buffer_is_as_large_as_it_gets_and_the_first_tracer_expands_its_own() -> None:
+    with isolated() as shell:
+        assert shell.cat("buffer_size_kb") == "7 (expanded: 1408)\n"
+        shell.mkdir("instances/a")
+        assert shell.cat("instances/a/buffer_size_kb") == "1410 (expanded: 1408)\n"
+        shell.echo("function", "instances/a/current_tracer")
+        assert shell.cat("instances/a/buffer_size_kb") == "1410\n"
+        assert shell.cat("buffer_size_kb") == "7\n"
+        shell.echo("nop", "instances/a/current_tracer")
+
+
+def test_an_event_of_an_instance_expands_the_buffer_of_the_top_level() -> None:
+    with isolated() as shell:
+        shell.mkdir("instances/a")
+        shell.echo("1", "instances/a/events/sched/sched_switch/enable")
+        assert shell.cat("buffer_size_kb") == "1410\n"
+        shell.echo("0", "instances/a/events/sched/sched_switch/enable")

@@ -107,9 +107,21 @@ def test_a_snapshot_is_printed_like_the_trace_it_was(tree: Tree) -> None:
     assert "entries-written: 0/0 " in tree.read("trace")
 
 
+def test_who_takes_a_snapshot_is_named_from_then_on(tree: Tree) -> None:
+    mark(tree, "m")
+    assert "<...>-1000 " in tree.read("trace")
+    tree.echo("0", "tracing_on")
+    tree.echo("1", "snapshot")
+    assert "<...>-1000 " in tree.read("snapshot")
+    tree.echo("1", "tracing_on")
+    tree.echo("1", "snapshot")
+    assert tree.read("saved_cmdlines") == "1000 script\n"
+    assert "script-1000 " in tree.read("trace")
+
+
 def test_a_snapshot_never_has_the_latency_format(tree: Tree) -> None:
     mark(tree, "m")
-    before = tree.read("trace")
+    before = tree.read("trace").replace(" <...>-", "script-")
     tree.echo("1", "options/latency-format")
     tree.echo("1", "snapshot")
     assert tree.read("snapshot") == before

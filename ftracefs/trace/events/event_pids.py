@@ -73,7 +73,7 @@ class EventPids:
 
     def event_pid_write(self, type: EventPidType, data: bytes) -> int:
         """Add what one write names and return the bytes taken; see trace_pid_write."""
-        self._tr.tracing_update_buffers()
+        self._tr.tracing.tracing_update_buffers()
         old = self._lists[type]
         try:
             new, taken = trace_pid_write(self._memory, old, data)

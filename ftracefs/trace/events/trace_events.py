@@ -219,7 +219,7 @@ class TraceEvents:
 
     def ftrace_event_write(self, data: bytes) -> int:
         """The first word written to set_event; ! in front of it disables. The bytes consumed."""
-        self._tr.tracing_update_buffers()
+        self._tr.tracing.tracing_update_buffers()
         parser = TraceParser(EVENT_BUF_SIZE + 1)
         taken = parser.trace_get_user(data)
         if parser.loaded:
