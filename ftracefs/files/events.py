@@ -10,7 +10,16 @@ import errno
 from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Directory, Node, TracefsFile
+from ftracefs.files.base import (
+    Caller,
+    Deferred,
+    Directory,
+    Node,
+    OpenFile,
+    Pending,
+    Text,
+    TracefsFile,
+)
 from ftracefs.files.simple import SeqFile, ValueFile
 from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.event_file import TraceEventFile
@@ -60,6 +69,25 @@ def _told(text: Callable[[], str]) -> TracefsFile:
     return _with_mode(ValueFile(text), TRACE_MODE_READ)
 
 
+class _HeaderOpen(Text):
+    """show_header: all of it, or as much as the first read asks for."""
+
+    def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
+        return b"" if offset else super().read(size, offset, nonblock)
+
+
+class HeaderFile(TracefsFile):
+    """events/header_page and events/header_event."""
+
+    mode = TRACE_MODE_READ
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def open(self, flags: int, caller: Caller) -> OpenFile:
+        return _HeaderOpen(self._text())
+
+
 def event_create_dir(tr: TraceArray, call: TraceEventCall) -> Directory:
     """events/SYSTEM/EVENT."""
     entries: dict[str, Node] = {}
@@ -82,8 +110,8 @@ def events_directory(tr: TraceArray) -> Directory:
             entries["enable"] = system_enable(tr, system)
     top: dict[str, Node] = {
         "enable": system_enable(tr, None),
-        "header_event": _told(header_event),
-        "header_page": _told(header_page),
+        "header_event": HeaderFile(header_event),
+        "header_page": HeaderFile(header_page),
         **{name: Directory(dict(sorted(entries.items()))) for name, entries in systems.items()},
     }
     return Directory(dict(sorted(top.items())))

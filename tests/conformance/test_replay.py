@@ -34,6 +34,9 @@ SECTIONS = [
     "tracing_cpumask",
     "saved_cmdlines_size",
     "event_commands",
+    "set_event",
+    "events",
+    "event_pids",
 ]
 
 
