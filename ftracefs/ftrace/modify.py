@@ -163,7 +163,8 @@ def _targets(state: FtraceState, rows: Numbers, *, new: bool) -> Ips:
         targets[found] = ops.trampoline
         missing &= ~wanted
     for number in np.flatnonzero(is_direct).tolist():
-        targets[number] = ftrace_find_rec_direct(state, int(ips[number]))
+        # 0: the site came into the filter of a direct op that was registered already.
+        targets[number] = ftrace_find_rec_direct(state, int(ips[number])) or targets[number]
     lost = np.flatnonzero(missing & ~is_direct)
     if len(lost):
         ip = int(ips[lost[0]])

@@ -338,3 +338,23 @@ def test_with_ops_func_both_run(ftrace: Ftrace, targets: dict[str, int], patch_f
     assert asked[-1].name == "FTRACE_OPS_CMD_DISABLE_SHARE_IPMODIFY_PEER"
     assert ftrace.machine.call("add_one", 5) == 16
     assert site_target(ftrace, "add_one") == target
+
+
+def test_a_function_that_is_added_to_the_filter_later_gets_there_by_the_list(
+    ftrace: Ftrace, targets: dict[str, int]
+) -> None:
+    """Nothing is known of a target for its site, so that calls no address at all."""
+    before, target = text(ftrace), targets["target_add_10"]
+    ops = direct(ftrace, target, "add_one")
+    on(ftrace, lambda: ftrace_set_filter_ips(ftrace, ops, [label(ftrace, "double")]))
+    assert site_target(ftrace, "add_one") == target
+    assert site_target(ftrace, "double") == ftrace.ftrace_regs_addr
+    assert [ftrace.machine.call(name, 5) for name in ("add_one", "double")] == [16, 30]
+    counter = counting(ftrace, "double")
+    assert ftrace.machine.call("double", 5) == 30
+    assert hits(ftrace, counter) == 1
+    on(ftrace, lambda: ftrace.unregister_ftrace_function(counter))
+    assert ftrace.machine.call("double", 5) == 30
+    on(ftrace, lambda: ftrace.unregister_ftrace_direct(ops, target))
+    assert text(ftrace) == before
+    assert ftrace.direct_functions == {}
