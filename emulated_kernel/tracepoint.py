@@ -57,6 +57,8 @@ class Tracepoints:
         self._text_poke = text_poke
         self.jump_labels = JumpLabels(machine, image, text_poke)
         self._funcs: dict[str, tuple[TracepointFunc, ...]] = {}
+        # Where in the text which tracepoint is passed.
+        self.site_names = {site: name for name in self.names() for site in self.sites(name)}
 
     def exists(self, name: str) -> bool:
         """Whether this kernel passes a tracepoint of that name."""

@@ -56,7 +56,8 @@ class Disassembler:
     def function(self, symbol: Symbol) -> str:
         """One function, up to the filler behind it."""
         head = f"{symbol.address:016x} <{symbol.name}>:\n"
-        return head + self.code(symbol.address, symbol.size, self._call_site(symbol))
+        site, branches = self._call_site(symbol), self._tracepoints(symbol)
+        return head + self.code(symbol.address, symbol.size, site, branches=branches)
 
     def code(
         self,
@@ -64,8 +65,12 @@ class Disassembler:
         size: int,
         site: int | None = None,
         notes: Mapping[int, str] = MappingProxyType({}),
+        branches: Mapping[int, str] = MappingProxyType({}),
     ) -> str:
-        """The instructions from `start`; `site` is a call site, `notes` are for addresses."""
+        """The instructions from `start`; `site` is a call site, `notes` are for addresses.
+
+        `branches` are the sites of tracepoints, by address.
+        """
         code = self.tracing.machine.memory.read(start, size)
         lines = []
         for address, length, mnemonic, operands in self._capstone.disasm_lite(code, start):
@@ -73,7 +78,11 @@ class Disassembler:
             text = f"{mnemonic} {operands}".rstrip()
             note = self._target(operands) if mnemonic == "call" or mnemonic[0] == "j" else ""
             if address == site:
-                text, note = self._site_text(text, code[at : at + CALL_INSN_SIZE], note)
+                what, patched = "call site", code[at : at + CALL_INSN_SIZE]
+                text, note = self._site_text(text, patched, note, what)
+            elif address in branches:
+                what, patched = f"tracepoint {branches[address]}", code[at : at + CALL_INSN_SIZE]
+                text, note = self._site_text(text, patched, note, what)
             note = notes.get(address, note)
             lines.append(code_line(address, code[at : at + length], text, note))
         return "".join(lines)
@@ -86,12 +95,20 @@ class Disassembler:
             return None
         return int(ips[index])
 
-    def _site_text(self, text: str, code: bytes, note: str) -> tuple[str, str]:
+    def _tracepoints(self, symbol: Symbol) -> Mapping[int, str]:
+        """The places in `symbol` where a tracepoint is passed."""
+        sites = self.tracing.tracepoints.site_names
+        end = symbol.address + symbol.size
+        return {address: sites[address] for address in sites if symbol.address <= address < end}
+
+    @staticmethod
+    def _site_text(text: str, code: bytes, note: str, what: str) -> tuple[str, str]:
+        """The instruction at a place that is patched, and what it is there."""
         if code == NOP5:
-            return "nop", "call site: nop"
+            return "nop", f"{what}: nop"
         if code[0] == INT3_INSN_OPCODE:
-            return text, "call site: being patched"
-        return text, f"call site: {note}"
+            return text, f"{what}: being patched"
+        return text, f"{what}: {note}"
 
     def _target(self, operands: str) -> str:
         """What a direct call or jump leads to."""

@@ -276,6 +276,21 @@ def test_soft_mode_has_the_probe_there_and_records_nothing(shell: Shell) -> None
     assert (shell.cat(SWITCH), is_patched(shell, "sched_switch")) == ("0\n", False)
 
 
+def test_the_disassembly_marks_the_tracepoint(shell: Shell) -> None:
+    def marked() -> list[str]:
+        lines = shell.cat("emulator/text/__schedule").splitlines()
+        return [line.split("  ", 1)[1] for line in lines if "# tracepoint" in line]
+
+    (off,) = marked()
+    assert off.startswith("0f 1f 44 00 00 ")
+    assert off.endswith("# tracepoint sched_switch: nop")
+    shell.echo("1", SWITCH)
+    (on,) = marked()
+    assert on.startswith("e9 ")
+    assert "# tracepoint sched_switch: __schedule+0x" in on
+    assert "__SCT__tp_func_sched_switch" in shell.cat("emulator/text/__schedule")
+
+
 def test_enabling_expands_the_buffer() -> None:
     with isolated() as shell:
         assert "expanded" in shell.cat("buffer_size_kb")
