@@ -11,6 +11,7 @@ from support.shell import Shell
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.procfs import HostProcess
 from emulated_kernel.tasks import Task
+from ftracefs.ftrace.modify import addr_from_call
 from ftracefs.trace.pid_list import TracePidList
 
 SCRIPT_PID = 1000
@@ -199,16 +200,22 @@ def test_a_list_patches_the_call_in_the_trampoline_and_no_site(rig: Rig) -> None
         distance = int.from_bytes(trampoline[offset + 1 : offset + 5], "little", signed=True)
         return ops.trampoline + offset + 5 + distance
 
+    def shared() -> int:
+        """What ftrace_caller itself calls, where functions have more than one op."""
+        return addr_from_call(rig.ftrace, labels["ftrace_call"])
+
     sites, before = text()
+    assert shared() == labels["function_trace_call"]
     assert call_target(before) == labels["function_trace_call"]
     rig.shell.echo("1", "set_ftrace_pid")
     same_sites, during = text()
     assert same_sites == sites
-    assert call_target(during) == labels["ftrace_pid_func"]
+    assert call_target(during) == shared() == labels["ftrace_pid_func"]
     call = labels["ftrace_call"] - labels["ftrace_caller"]
     assert (before[:call], before[call + 5 :]) == (during[:call], during[call + 5 :])
     rig.shell.echo("", "set_ftrace_pid")
     assert text() == (sites, before)
+    assert shared() == labels["function_trace_call"]
 
 
 def test_a_tracer_that_starts_while_there_is_a_list_asks_it(rig: Rig) -> None:
