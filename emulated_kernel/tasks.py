@@ -443,6 +443,7 @@ class Tasks:
         """
         vcpu.is_lost = False
         self._memory.set_u32(vcpu.percpu + CONSTANTS["RQ_LOCK"], 0)
+        vcpu.set_word("HOST_WAKE", 0)
         self._break_lock(vcpu)
         address = vcpu.current
         is_idle = self._memory.u32(address + CONSTANTS["TASK_FLAGS"]) & CONSTANTS["PF_IDLE"]
