@@ -31,7 +31,7 @@ def test_script(script: Path, tmp_path: Path) -> None:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         trace = (daemon.path / "trace").read_text()
