@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import Machine
-from emulated_kernel.procfs import read_process, read_tgid
+from emulated_kernel.procfs import read_other_process, read_tgid
 from emulated_kernel.tasks import Task, Tasks
 
 log = logging.getLogger(__name__)
@@ -209,6 +209,6 @@ class HostEvents:
                 continue  # its first file operation would bring it, if there ever is one
             if event.what != _PROC_EVENT_FORK and known is None:
                 continue
-            process = read_process(event.pid)
+            process = read_other_process(event.pid)
             if process is not None:
                 self._tasks.task_of(process)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,3 +61,21 @@ def read_tgid(process: HostProcess) -> int:
         return process.pid
     lines = (line.partition(b":") for line in status.splitlines())
     return next((int(value) for name, _, value in lines if name == b"Tgid"), process.pid)
+
+
+# How long anybody waits to learn about a process that cannot be looked at.
+PATIENCE_S = 0.05
+
+
+def read_other_process(pid: int) -> HostProcess | None:
+    """The same for a process that is not waiting for us to answer a request of its own.
+
+    Linux lets nobody look at a process in the middle of execve, where it may wait for the answer to
+    its closing of a file of ours. So the machine thread, which gives it, must not wait in turn.
+    """
+    found: queue.SimpleQueue[HostProcess | None] = queue.SimpleQueue()
+    threading.Thread(target=lambda: found.put(read_process(pid)), daemon=True).start()
+    try:
+        return found.get(timeout=PATIENCE_S)
+    except queue.Empty:
+        return None

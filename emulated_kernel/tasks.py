@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.machine import Machine, Rest, Vcpu
-from emulated_kernel.procfs import HostProcess, read_process, read_tgid
+from emulated_kernel.procfs import HostProcess, read_other_process, read_tgid
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class Tasks:
         known = self._tasks.get(pid)
         if known is not None and self._is_alive(known):
             return known
-        process = read_process(pid) if pid > 1 else None
+        process = read_other_process(pid) if pid > 1 else None
         if process is None:
             return self.init
         parent = self._ancestor(process.ppid)

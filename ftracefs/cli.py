@@ -1,7 +1,8 @@
-"""The command line: `ftracefs mount`, `unmount`, `reset`, `check`.
+"""The command line: `ftracefs mount`, `unmount`, `run`, `reset`, `check`.
 
 Exit codes: 0 done, 1 failed (with a reason on stderr), 2 wrong usage. What takes time to import is
-imported by the command that needs it.
+imported by the command that needs it. `run` passes on the exit code of its command and has 125 for
+a failure of its own.
 """
 
 from __future__ import annotations
@@ -43,6 +44,34 @@ def _cpus(text: str) -> int:
 _cpus.__name__ = "number from 1 to 8"  # argparse names the type in its message
 
 
+def _what_to_mount() -> argparse.ArgumentParser:
+    """The options that `mount` and `run` share."""
+    what = argparse.ArgumentParser(add_help=False)
+    what.add_argument(
+        "--kernel",
+        metavar="IMAGE",
+        default="builtin",
+        help="the kernel behind the files; there is only builtin so far",
+    )
+    what.add_argument(
+        "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
+    )
+    what.add_argument(
+        "--clock",
+        choices=("real", "virtual"),
+        default="real",
+        help="real follows the host's time; virtual steps evenly, the same in every run",
+    )
+    what.add_argument(
+        "--isolated",
+        action="store_true",
+        help="nothing of the host shows in the trace: one fixed task, no workload",
+    )
+    what.add_argument("--pure", action="store_true", help="leave out the directory emulator/")
+    what.add_argument("--log", metavar="FILE", help="append the log to FILE")
+    return what
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line; help texts included."""
     top = argparse.ArgumentParser(
@@ -52,33 +81,14 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"ftracefs {ftracefs.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
+    what = _what_to_mount()
     mount = commands.add_parser(
         "mount",
+        parents=[what],
         help="mount a tracefs on an empty directory",
         description="Mount a tracefs on an empty directory and return when it answers.",
     )
     mount.add_argument("mountpoint", metavar="MOUNTPOINT", help="an empty directory")
-    mount.add_argument(
-        "--kernel",
-        metavar="IMAGE",
-        default="builtin",
-        help="the kernel behind the files; there is only builtin so far",
-    )
-    mount.add_argument(
-        "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
-    )
-    mount.add_argument(
-        "--clock",
-        choices=("real", "virtual"),
-        default="real",
-        help="real follows the host's time; virtual steps evenly, the same in every run",
-    )
-    mount.add_argument(
-        "--isolated",
-        action="store_true",
-        help="nothing of the host shows in the trace: one fixed task, no workload",
-    )
-    mount.add_argument("--pure", action="store_true", help="leave out the directory emulator/")
     mount.add_argument("--foreground", action="store_true", help="stay; Ctrl-C unmounts")
     mount.add_argument(
         "--until-eof",
@@ -86,8 +96,21 @@ def parser() -> argparse.ArgumentParser:
         help="unmount at the end of standard input, which comes when a test that made a pipe of it"
         " ends in whatever way; implies --foreground",
     )
-    mount.add_argument("--log", metavar="FILE", help="append the log to FILE")
     mount.set_defaults(command=_mount)
+
+    run = commands.add_parser(
+        "run",
+        parents=[what],
+        usage="ftracefs run [OPTION...] -- COMMAND [ARGUMENT...]",
+        help="run a command that finds a tracefs at /sys/kernel/tracing",
+        description="Run a command in a namespace of its own in which a tracefs is at"
+        " /sys/kernel/tracing and /sys/kernel/debug/tracing, as trace-cmd, perf and others want it."
+        " The host's own tracefs cannot be reached from there. Without the right to mount, a user"
+        " namespace is made, in which the command sees itself as root. The exit code is the"
+        " command's; 125: it could not be started, 126: it cannot be executed, 127: not found.",
+    )
+    run.add_argument("argv", metavar="COMMAND", nargs=argparse.REMAINDER, help="and its arguments")
+    run.set_defaults(command=_run, parser=run)
 
     unmount = commands.add_parser(
         "unmount",
@@ -160,7 +183,6 @@ def _reset(arguments: argparse.Namespace) -> int:
 
 def _mount(arguments: argparse.Namespace) -> int:
     from ftracefs.mount import background, mountpoint, requirements
-    from ftracefs.mount.tracefs import Options
 
     path = mountpoint.resolve(arguments.mountpoint)
     try:
@@ -173,13 +195,7 @@ def _mount(arguments: argparse.Namespace) -> int:
         for finding in lacking:
             _complain(f"{finding.name}: {finding.detail}")
         return FAILED
-    options = Options(
-        kernel=None if arguments.kernel == "builtin" else Path(arguments.kernel).resolve(),
-        cpus=arguments.cpus,
-        clock=arguments.clock,
-        isolated=arguments.isolated,
-        pure=arguments.pure,
-    )
+    options = _options(arguments)
     build = arguments.build or _build
 
     log = Path(arguments.log).resolve() if arguments.log else None
@@ -215,13 +231,61 @@ def _stop_at_end_of_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _run(arguments: argparse.Namespace) -> int:
+    from ftracefs.mount import covers, launch, requirements
+
+    command = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    if not command:
+        arguments.parser.error("which COMMAND?")
+    if lacking := requirements.lacking(requirements.run_findings()):
+        for finding in lacking:
+            _complain(f"{finding.name}: {finding.detail}")
+        return launch.CANNOT_START
+    options = _options(arguments)
+    build = arguments.build or _build
+    log = Path(arguments.log).resolve() if arguments.log else _default_log(Path("/run"))
+
+    def build_and_tell(options: Options) -> Tracefs:
+        tracefs: Tracefs = build(options)
+        covers.SYMBOLS.write_text(tracefs.kallsyms(), encoding="utf-8", errors="surrogateescape")
+        return tracefs
+
+    def serve_for(owner: int) -> Callable[[Callable[[], None]], int]:
+        def serve(on_ready: Callable[[], None]) -> int:
+            _start_logging(None)
+            return _serve(covers.TRACING, options, build_and_tell, on_ready, os.pidfd_open(owner))
+
+        return serve
+
+    code: int = launch.launch(command, serve_for, log, options.cpus)
+    return code
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from ftracefs.mount.tracefs import Options
+
+    return Options(
+        kernel=None if arguments.kernel == "builtin" else Path(arguments.kernel).resolve(),
+        cpus=arguments.cpus,
+        clock=arguments.clock,
+        isolated=arguments.isolated,
+        pure=arguments.pure,
+    )
+
+
 def _build(options: Options) -> Tracefs:
     from ftracefs.session import build
 
     return build(options)
 
 
-def _serve(path: Path, options: Options, build: Build, on_ready: Callable[[], None]) -> int:
+def _serve(
+    path: Path,
+    options: Options,
+    build: Build,
+    on_ready: Callable[[], None],
+    owner: int | None = None,
+) -> int:
     """Be the daemon. Does not return when only the end of the process lets go of the mount."""
     from emulated_kernel.errors import EmulatedKernelError
     from ftracefs.mount import mountpoint
@@ -236,7 +300,7 @@ def _serve(path: Path, options: Options, build: Build, on_ready: Callable[[], No
     # The daemon must keep no directory busy, least of all one below its own mount.
     os.chdir("/")
     try:
-        is_over = serve(tracefs, path, on_ready)
+        is_over = serve(tracefs, path, on_ready, owner)
     except mountpoint.MountError as error:
         _complain(error)
         return FAILED

@@ -96,6 +96,10 @@ class Session:
             self.network = Network(machine)
             self.workload.start("net", NET_HZ, self.network.traffic)
 
+    def kallsyms_text(self) -> str:
+        """The symbols of kernel, engine and modules, as /proc/kallsyms has them."""
+        return self.machine.run(self.ftrace.kallsyms.text)
+
     def _load_modules(self) -> None:
         for name in self.modules.available:
             self.modules.load_module(name)
@@ -144,4 +148,6 @@ class Session:
 def build(options: Options) -> Tracefs:
     """What `ftracefs mount` mounts. Raises ImageError for a kernel that cannot be run."""
     session = Session(options)
-    return Tracefs(session.root, session.callers, session.close, session.reset)
+    return Tracefs(
+        session.root, session.callers, session.close, session.reset, session.kallsyms_text
+    )

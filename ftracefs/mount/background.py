@@ -56,6 +56,32 @@ def start(serve: Callable[[Callable[[], None]], int], log: Path) -> Started:
         os.close(read_end)
 
 
+def start_apart(serve: Callable[[Callable[[], None]], int], log: Path) -> Started:
+    """The same, but the child is nobody's: a program that takes our place will not wait for it."""
+    read_end, write_end = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    between = os.fork()
+    if between == 0:
+        code = 1
+        try:
+            started = start(serve, log)
+            code = 0 if started.is_ready else started.exit_code or 1
+            os.write(write_end, b"%d" % started.pid)
+        except OSError as error:
+            os.write(2, os.fsencode(f"ftracefs: {error.filename}: {error.strerror}\n"))
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt):
+                traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as told:
+        pid = int(told.read() or b"0")
+    code = os.waitstatus_to_exitcode(os.waitpid(between, 0)[1])
+    return Started(pid, is_ready=code == 0, exit_code=code)
+
+
 def _child(serve: Callable[[Callable[[], None]], int], write_end: int, log_fd: int) -> None:
     code = 1
     try:

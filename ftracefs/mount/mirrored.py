@@ -128,7 +128,14 @@ class MirroredCallers:
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:
         once = _Once(action, self._constants["HOST_FOP_SLEEP"])
-        process = read_process(caller.pid) if caller.pid > 0 else None
+        process = None
+        if operation.name == "close":
+            # Maybe in the middle of execve, where Linux lets nobody look at a process until this is
+            # answered. Who had something to do with the file is known already.
+            task = self._tasks.find(caller.pid)
+            process = None if task is None else task.process
+        elif caller.pid > 0:
+            process = read_process(caller.pid)
         result: T = self._machine.run(lambda: self._run(process, operation, once))  # type: ignore[assignment]
         return result
 

@@ -43,6 +43,7 @@ class Mount:
     path: Path
     fstype: str
     source: str
+    device: str = ""  # major:minor
 
     @property
     def is_ours(self) -> bool:
@@ -59,8 +60,9 @@ def parse_mountinfo(text: bytes) -> list[Mount]:
     for line in text.splitlines():
         left, _, right = line.partition(b" - ")
         fstype, source = right.split(b" ")[:2]
+        _, _, device, _, path = left.split(b" ")[:5]
         mounts.append(
-            Mount(Path(_unescape(left.split(b" ")[4])), _unescape(fstype), _unescape(source))
+            Mount(Path(_unescape(path)), _unescape(fstype), _unescape(source), _unescape(device))
         )
     return mounts
 

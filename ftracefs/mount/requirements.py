@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -57,17 +57,19 @@ def _device() -> Finding:
     return Finding(str(FUSE_DEVICE), True, "can be opened")
 
 
-def _has_cap_sys_admin() -> bool:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+def has_capability(number: int, which: str = "CapEff") -> bool:
+    """Whether this process has the capability, in effect or in another of its sets."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    for line in status.splitlines():
+        if line.startswith(f"{which}:"):
+            return bool(int(line.split()[1], 16) >> number & 1)
     return False
 
 
 def _fusermount() -> Finding:
     """libfuse 2 mounts by itself where it may and through `fusermount`, of that name, where not."""
     path = shutil.which("fusermount")
-    if _has_cap_sys_admin():
+    if has_capability(CAP_SYS_ADMIN):
         helper = path or shutil.which("fusermount3") or shutil.which("umount")
         return Finding("fusermount", helper is not None, helper or "install fuse3")
     if path is None:
@@ -133,6 +135,15 @@ def fuse_findings() -> list[Finding]:
     """What FUSE itself needs, in the order in which one would mend it."""
     checks: list[Callable[[], Finding]] = [_device, _fusermount, _libfuse, _fusepy]
     return [check() for check in checks]
+
+
+def run_findings() -> list[Finding]:
+    """What `ftracefs run` needs: a namespace in place of fusermount."""
+    checks: list[Callable[[], Finding]] = [_device, _libfuse, _fusepy]
+    found = [check() for check in checks]
+    if not has_capability(CAP_SYS_ADMIN):
+        found.append(replace(_user_namespaces(), is_needed=True))
+    return found
 
 
 def findings() -> list[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import select
 import signal
 import threading
 import time
@@ -50,6 +51,7 @@ FUSE_OPTIONS: dict[str, str | int | bool] = {
 }
 
 _ENDED = "the mount is gone"
+_OWNERLESS = "the command has ended"
 
 
 class _Session(threading.Thread):
@@ -73,12 +75,15 @@ class _Session(threading.Thread):
             self._events.put(_ENDED)
 
 
-def serve(tracefs: Tracefs, path: Path, on_ready: Callable[[], None]) -> bool:
+def serve(
+    tracefs: Tracefs, path: Path, on_ready: Callable[[], None], owner: int | None = None
+) -> bool:
     """Mount at the resolved `path` and serve until a signal, a stop request or an unmount.
 
     To be called on the main thread. `on_ready` is called once the mount answers. False when
-    somebody still holds a file of the detached mount: end the process to let go of it. MountError
-    when it could not be mounted.
+    somebody still holds a file of the detached mount: end the process to let go of it. With
+    `owner`, a pidfd, that is so too when this process has ended: the mount's namespace was his.
+    MountError when it could not be mounted.
     """
     events: queue.SimpleQueue[str] = queue.SimpleQueue()  # its put may be called by a handler
     operations = Operations(
@@ -93,12 +98,14 @@ def serve(tracefs: Tracefs, path: Path, on_ready: Callable[[], None]) -> bool:
         number: signal.signal(number, lambda n, _: events.put(signal.Signals(n).name))
         for number in SIGNALS
     }
+    if owner is not None:
+        threading.Thread(target=_watch, args=(owner, events), name="owner", daemon=True).start()
     try:
         session.start()
         if (event := events.get()) != _ENDED:
             log.info("stopping: %s", event)
             operations.close()
-            if not _take_down(path, session):
+            if event == _OWNERLESS or not _take_down(path, session):
                 return False
         session.join()
     finally:
@@ -108,6 +115,13 @@ def serve(tracefs: Tracefs, path: Path, on_ready: Callable[[], None]) -> bool:
         raise MountError(f"{path}: FUSE could not mount") from session.failure
     log.info("%s is unmounted", path)
     return True
+
+
+def _watch(owner: int, events: queue.SimpleQueue[str]) -> None:
+    poll = select.poll()
+    poll.register(owner, select.POLLIN)
+    poll.poll()
+    events.put(_OWNERLESS)
 
 
 def _take_down(path: Path, session: threading.Thread) -> bool:

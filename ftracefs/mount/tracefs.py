@@ -26,13 +26,15 @@ class Options:
 class Tracefs:
     """A tree of files and who runs their operations; `close` ends what is behind them.
 
-    `reset` puts every file back to its first value.
+    `reset` puts every file back to its first value. `kallsyms` is the text of the kernel's symbols,
+    as /proc/kallsyms has it.
     """
 
     root: Directory
     callers: Callers
     close: Callable[[], None]
     reset: Callable[[], None] | None = None
+    kallsyms: Callable[[], str] = str
 
 
 Build = Callable[[Options], Tracefs]
