@@ -9,10 +9,15 @@ from support.fx import replay
 from support.mounts import mounted
 
 ERRNO = Path(__file__).parent / "errno"
+FORMATS = Path(__file__).parent / "formats"
 
 SECTIONS = [
     "current_tracer",
     "tracing_on",
+    "numbers",
+    "read_only",
+    "free_buffer",
+    "error_log",
     "buffer_size_kb",
     "trace_clock",
     "trace",
@@ -53,3 +58,12 @@ def test_answers_are_those_of_linux(section: str, tmp_path: Path) -> None:
 def test_every_recorded_section_is_replayed() -> None:
     named = {section if isinstance(section, str) else section.values[0] for section in SECTIONS}
     assert named == {path.stem for path in ERRNO.glob("*.txt")}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", [path.stem for path in sorted(FORMATS.glob("*.txt"))])
+def test_what_is_printed_is_what_linux_prints(name: str, tmp_path: Path) -> None:
+    with mounted(tmp_path / "tracing", "--cpus", "1") as mount:
+        answers = replay((FORMATS / f"{name}.txt").read_text(), mount, fuse=True)
+    different = [str(answer) for answer in answers if not answer.agrees]
+    assert not different, "\n" + "\n".join(different)

@@ -17,13 +17,18 @@ asks again: the left side of each line says which call to make.
     bash: line 1: echo: write error: Invalid argument
     [status 1]
 
+    ~ tail -1 trace                                    the same, but for pids, times, addresses and
+    TASK-PID [000] ..... TIME: vfs_read <-ksys_read    empty lines (support/alike.py); `#` is text
+
     % echo nop > current_tracer                        to set the stage: succeeds and prints nothing
 
 A blank line ends a block and closes its descriptors; `#` begins a comment. Flags of an open: r w +
 (read and write) t (O_TRUNC) a (O_APPEND) n (O_NONBLOCK). `fuse: LINE` below a line is what a FUSE
 mount answers instead of it, where the kernel's FUSE layer leaves no choice.
 
-    python tests/support/fx.py DIRECTORY TRANSCRIPT... replays against any tracefs, a real one too.
+    PYTHONPATH=tests python -m support.fx DIRECTORY TRANSCRIPT...
+
+replays against any tracefs, a real one too.
 """
 
 from __future__ import annotations
@@ -37,7 +42,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.alike import alike
+
 FUSE_PREFIX = "fuse: "
+ALIKE_PREFIX = "~ "
 SHELL_SECONDS = 20
 
 _OPEN_FLAGS = {
@@ -116,6 +124,9 @@ def blocks(transcript: str) -> Iterator[list[Line]]:
             if block:
                 yield block
             block = []
+        elif block and block[-1].text.startswith(ALIKE_PREFIX):
+            last = block.pop()
+            block.append(Line(last.number, f"{last.text}\n{text}"))
         elif text.startswith("#"):
             continue
         elif text.startswith(FUSE_PREFIX):
@@ -148,7 +159,11 @@ class Driver:
 
     def answer(self, line: str) -> str:
         """Make the call that `line` tells and return the line a tracefs should have given."""
-        for prefix, action in (("$ ", self._shell), ("% ", self._stage)):
+        for prefix, action in (
+            ("$ ", self._shell),
+            (ALIKE_PREFIX, self._alike),
+            ("% ", self._stage),
+        ):
             if line.startswith(prefix):
                 return action(line.removeprefix(prefix).split("\n")[0])
         if match := _ONE_SHOT.fullmatch(line):
@@ -224,6 +239,11 @@ class Driver:
         status, output = self._run(command)
         lines = [f"$ {command}", *([output] if output else [])]
         return "\n".join([*lines, f"[status {status}]"] if status else lines)
+
+    def _alike(self, command: str) -> str:
+        first, *lines = self._shell(command).split("\n")
+        text = alike("\n".join(lines))
+        return "\n".join([f"{ALIKE_PREFIX}{first.removeprefix('$ ')}", *([text] if text else [])])
 
     def _stage(self, command: str) -> str:
         status, output = self._run(command)

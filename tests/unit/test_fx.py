@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.alike import alike
 from support.fx import Answer, escape, replay, unescape
 
 ERRNO = Path(__file__).resolve().parents[1] / "conformance" / "errno"
@@ -92,3 +93,35 @@ def test_every_stored_transcript_can_be_read(transcript: Path, tmp_path: Path) -
     answers = replay(transcript.read_text(), tmp_path, fuse=False)
     assert len(answers) > 5
     assert any("No such file or directory" in answer.got for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "            bash-105     [000] .....     6.454755: vfs_read <-ksys_read",
+            "             cat-2211    [000] ..... 12345.000001: vfs_read <-ksys_read",
+        ),
+        (" 0) + 15.393 us   |  vfs_read();", " 0)   1.712 us    |  vfs_read();"),
+        ("vfs_read+0x0/0x2b0 <-ffffffff813675bb", "vfs_read+0x0/0x4 <-ffffffff81000000"),
+        ("oldest event ts:    19.850132", "oldest event ts:     1.000000"),
+    ],
+)
+def test_two_runs_print_alike(one: str, other: str) -> None:
+    assert alike(one) == alike(other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "            bash-105     [001] .....     6.454755: vfs_read <-ksys_read",
+        "            bash-105     [000] d....     6.454755: vfs_read <-ksys_read",
+        "            bash-105     [000] .....         6454: vfs_read <-ksys_read",
+        "            bash-105    [000] .....     6.454755: vfs_read <-ksys_read",
+        "            bash-105     [000] .....     6.454755: vfs_write <-ksys_read",
+        "            bash-105     [000]      6.454755: vfs_read <-ksys_read",
+    ],
+)
+def test_what_is_printed_otherwise_is_not_alike(other: str) -> None:
+    one = "            bash-105     [000] .....     6.454755: vfs_read <-ksys_read"
+    assert alike(one) != alike(other)
