@@ -141,18 +141,25 @@ class Tasks:
 
     def _updated(self, task: Task, process: HostProcess) -> Task:
         if process.child_faults != task.process.child_faults:
-            self._let_sleep(task)
+            self._catch_up_wait(task)
         if process.comm != task.process.comm:
             self._exec(task, process.comm)
         self._memory.set_u32(task.address + CONSTANTS["TASK_PRIO"], process.prio)
         task.process = process
         return task
 
-    def _let_sleep(self, task: Task) -> None:
-        """The process has waited for a child in the meantime, so it has slept."""
+    def _catch_up_wait(self, task: Task) -> None:
+        """The process has waited for a child meanwhile: it slept, and children that are gone ended.
+
+        That they ended is told by others as well, but maybe later than what it does next.
+        """
         vcpu = self.vcpu_of(task.process)
         if vcpu.current == task.address and vcpu.rest in {Rest.USER, Rest.CALL}:
             self._machine.park(vcpu)
+        for child in [t for t in self._tasks.values() if t.process.ppid == task.pid]:
+            process = read_process(child.pid)
+            if process is None or process.start_time != child.process.start_time:
+                self.exit(child)
 
     def _ancestor(self, pid: int) -> Task:
         """The task of an ancestor; one not seen before appears without a trace of its start."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import replace
@@ -11,6 +12,7 @@ from support.events import bring, events, finish, process, texts
 from support.shell import Shell, isolated
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.procfs import read_process
 from emulated_kernel.text_poke import NOP5
 
 SCHED = [
@@ -107,6 +109,23 @@ def test_who_has_waited_for_a_child_has_slept(shell: Shell) -> None:
     out, back = texts(shell, "sched_switch")
     assert out.startswith("prev_comm=sh prev_pid=2000 prev_prio=120 prev_state=S ==>")
     assert back.endswith("==> next_comm=sh next_pid=2000 next_prio=120")
+
+
+def test_the_children_of_who_has_waited_have_ended_if_they_are_gone(shell: Shell) -> None:
+    parent = process(shell, 2000, "sh")
+    gone = process(shell, 4_190_001, "gone", ppid=2000)  # no process of the host has that pid
+    alive = read_process(os.getpid())
+    assert alive is not None
+    alive = replace(alive, ppid=2000, comm="alive")
+    shell.machine.run(lambda: shell.session.tasks.task_of(alive))
+    bring(shell, parent)
+    shell.echo("sched", "set_event")
+    waited = replace(parent.process, child_faults=70)
+    shell.machine.run(lambda: shell.session.tasks.task_of(waited))
+    assert texts(shell, "sched_process_exit") == [f"comm=gone pid={gone.pid} prio=120"]
+    assert texts(shell, "sched_process_wait") == [f"comm=sh pid={gone.pid} prio=120"]
+    finish(shell, gone)  # told once more, by its pidfd
+    assert len(texts(shell, "sched_process_exit")) == 1
 
 
 def test_a_sleep_is_told_by_its_state_and_the_idle_task_comes(shell: Shell) -> None:
