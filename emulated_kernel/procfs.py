@@ -50,6 +50,11 @@ def read_process(pid: int) -> HostProcess | None:
     )
 
 
+def exists(pid: int) -> bool:
+    """Whether there is a process of that pid, which may have ended but not been waited for."""
+    return (_PROC / str(pid)).exists()
+
+
 def read_tgid(process: HostProcess) -> int:
     """The process that a thread belongs to; its own pid when that cannot be told."""
     now = read_process(process.pid)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.machine import Machine, Rest, Vcpu
-from emulated_kernel.procfs import HostProcess, read_other_process, read_tgid
+from emulated_kernel.procfs import HostProcess, exists, read_other_process, read_tgid
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +157,7 @@ class Tasks:
         if vcpu.current == task.address and vcpu.rest in {Rest.USER, Rest.CALL}:
             self._machine.park(vcpu)
         for child in [t for t in self._tasks.values() if t.process.ppid == task.pid]:
-            process = read_process(child.pid)
-            if process is None or process.start_time != child.process.start_time:
+            if not exists(child.pid):
                 self.exit(child)
 
     def _ancestor(self, pid: int) -> Task:
