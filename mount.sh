@@ -10,7 +10,7 @@
 # packages, and libfuse 2 and fusermount by apt-get where that may be done; otherwise it prints the
 # command to type. OPTION is one of `ftracefs mount`:
 #
-#   --kernel IMAGE    builtin, which is the only one so far
+#   --kernel IMAGE    builtin, or an ELF file of one's own
 #   --cpus N          number of vCPUs, 1 to 8
 #   --clock CLOCK     real or virtual
 #   --isolated        nothing of the host shows in the trace

@@ -51,7 +51,8 @@ def _what_to_mount() -> argparse.ArgumentParser:
         "--kernel",
         metavar="IMAGE",
         default="builtin",
-        help="the kernel behind the files; there is only builtin so far",
+        help="the kernel behind the files: builtin, or an ELF file of one's own"
+        " (docs/examples/elf_kernel)",
     )
     what.add_argument(
         "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"

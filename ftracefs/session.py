@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from emulated_kernel.errors import ImageError
 from emulated_kernel.host_events import HostEvents
 from emulated_kernel.image import KernelImage
-from emulated_kernel.images.builtin import load_builtin
-from emulated_kernel.kallsyms import Kallsyms
+from emulated_kernel.images import load_image
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.network import Network
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import CallResult, Task, Tasks
 from emulated_kernel.workload import TICK_HZ, Workload
+from ftracefs.bare_session import BareSession, load_ftrace
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
-from ftracefs.ftrace import Ftrace, function_probe
+from ftracefs.ftrace import function_probe
 from ftracefs.guest import load_guest
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.guest_files import GuestFiles
@@ -39,9 +38,7 @@ class Session:
     """A running tracefs without its mount. `close` ends every thread of it."""
 
     def __init__(self, options: Options) -> None:
-        if options.kernel is not None:
-            raise ImageError(f"{options.kernel}: only the built-in kernel can be run")
-        self.image: KernelImage = load_builtin()
+        self.image: KernelImage = load_image(None)
         self._isolated = options.isolated
         self.machine = Machine(self.image, nr_cpus=options.cpus, clock=options.clock)
         try:
@@ -53,11 +50,7 @@ class Session:
     def _start(self, options: Options) -> None:
         machine, image = self.machine, self.image
         guest = load_guest(image.labels)
-        machine.load_segments(dict(guest.segments))
-        kallsyms = Kallsyms()
-        kallsyms.add("kernel", image.symbols)
-        kallsyms.add("ftracefs", guest.symbols)
-        self.ftrace = machine.run(lambda: Ftrace(machine, image, guest, kallsyms=kallsyms))
+        self.ftrace = load_ftrace(machine, image, guest)
         machine.boot()
         self.modules = Modules(machine, image.modules)
         self.ftrace.watch(self.modules)
@@ -147,7 +140,7 @@ class Session:
 
 def build(options: Options) -> Tracefs:
     """What `ftracefs mount` mounts. Raises ImageError for a kernel that cannot be run."""
-    session = Session(options)
+    session = Session(options) if options.kernel is None else BareSession(options)
     return Tracefs(
         session.root, session.callers, session.close, session.reset, session.kallsyms_text
     )

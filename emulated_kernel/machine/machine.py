@@ -28,6 +28,7 @@ from emulated_kernel.machine.memory import (
     GUEST_LIMIT,
     GUEST_PHYS,
     MAX_CPUS,
+    STACKS_START,
     USER_BASE,
     USER_WINDOW,
     Memory,
@@ -141,7 +142,7 @@ class Machine:
             image.labels[name]: rest for name, rest in _SAFEPOINTS.items() if name in image.labels
         }
         self.cpus = [self._new_vcpu(number) for number in range(nr_cpus)]
-        self._bare_stacks = [self.alloc(_STACK_BYTES) + _STACK_BYTES for _ in self.cpus]
+        self._bare_stacks = [STACKS_START + (n + 1) * _STACK_BYTES for n in range(nr_cpus)]
         self.clock = ClockSource(self.memory, self.cpus, clock)
         self._load(image)
 

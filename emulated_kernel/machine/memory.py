@@ -11,6 +11,7 @@ Virtual layout (arch/x86/include/asm/page_64_types.h where Linux has the same):
     0xffffffffc0000000  engine, trampolines, module text   RX
     0xffffffffc1000000  module data       RW NX
     0xffff888000000000  direct map of RAM RW NX
+    0xffffc90000000000  stacks for calls outside of tasks  RW NX
     0x00007fff00000000  a window of user memory for each vCPU   RW NX
 """
 
@@ -39,6 +40,10 @@ LARGE_PAGE = 2 << 20
 MIB = 1 << 20
 
 RAM_BYTES = 256 * MIB
+# Stacks for calls outside of tasks: what overflows there runs through memory that is nobody's, and
+# then into nothing.
+STACKS_VADDR = 0xFFFFC90000000000
+STACKS_START = STACKS_VADDR + 0xC0000
 USER_BASE = 0x00007FFF00000000
 USER_WINDOW = 256 * 1024  # of each vCPU
 MAX_CPUS = 8
@@ -47,6 +52,7 @@ MAX_CPUS = 8
 TABLES = 0x10000  # page tables and the GDT
 TABLES_END = 1 * MIB
 USER_PHYS = 2 * MIB
+STACKS_PHYS, STACKS_LIMIT = 4 * MIB, LARGE_PAGE
 TEXT_PHYS, TEXT_LIMIT = 16 * MIB, 4 * MIB
 DATA_PHYS, DATA_LIMIT = 32 * MIB, 8 * MIB
 MODULES_PHYS, MODULES_LIMIT = 48 * MIB, 16 * MIB
@@ -80,6 +86,7 @@ REGIONS = (
     Region(MODULES_VADDR, MODULES_LIMIT, MODULES_PHYS, executable=True),
     Region(MODULES_DATA, MODULES_DATA_LIMIT, MODULES_DATA_PHYS),
     Region(PAGE_OFFSET, RAM_BYTES, 0),
+    Region(STACKS_VADDR, STACKS_LIMIT, STACKS_PHYS),
     Region(USER_BASE, MAX_CPUS * USER_WINDOW, USER_PHYS),
 )
 

@@ -26,6 +26,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("ftracefs.trace",),
     ("ftracefs.files",),
     ("ftracefs.mount",),
+    ("ftracefs.bare_session",),
     ("ftracefs.session",),
     ("ftracefs.testing",),
     ("ftracefs.cli", "ftracefs.pytest_plugin"),
