@@ -7,8 +7,8 @@
 #
 # System packages are installed where that may be done (as root, or by sudo without a password);
 # otherwise the command to type is printed, and tests that miss something are skipped and say so.
-# FTRACEFS_REQUIRE_FUSE=1, FTRACEFS_REQUIRE_CONFORMANCE=1 and FTRACEFS_REQUIRE_BINUTILS=1 turn such
-# skips into failures. The last line counts: N passed, N failed, N skipped.
+# FTRACEFS_REQUIRE_FUSE=1, FTRACEFS_REQUIRE_CLIENTS=1 (trace-cmd, perf, perf-tools, busybox),
+# FTRACEFS_REQUIRE_CONFORMANCE=1 and FTRACEFS_REQUIRE_BINUTILS=1 turn such skips into failures. The last line counts: N passed, N failed, N skipped.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,7 +25,7 @@ case ${1:-} in
     shift
     ;;
 -h | --help)
-    sed -n 's/^# \{0,1\}//; 2,11p' "${BASH_SOURCE[0]}"
+    sed -n 's/^# \{0,1\}//; 2,12p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
 esac
@@ -58,6 +58,7 @@ is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" 
 
 system_packages() {
     local wanted=(binutils busybox-static gcc iputils-ping shellcheck xz-utils) missing=() name
+    wanted+=(linux-perf perf-tools-unstable trace-cmd)
     [ "${FTRACEFS_REQUIRE_CONFORMANCE:-0}" != 1 ] || wanted+=(linux-source-6.1)
     command -v dpkg-query >/dev/null || return 0
     for name in "${wanted[@]}"; do

@@ -1,7 +1,8 @@
 """events/: a directory for each system and each of its events, and the files about all of them.
 
 Models event_trace_add_tracer, create_event_toplevel_files and event_create_dir of
-kernel/trace/trace_events.c. Left out: filter, trigger and hist.
+kernel/trace/trace_events.c. Left out: trigger and hist; a `filter` says that there is none and can
+be told so, as clients do when they start.
 """
 
 from __future__ import annotations
@@ -21,16 +22,25 @@ from ftracefs.files.base import (
     TracefsFile,
 )
 from ftracefs.files.simple import SeqFile, ValueFile
+from ftracefs.ring_buffer.layout import PAGE_SIZE
 from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.event_file import TraceEventFile
 from ftracefs.trace.events.event_pids import EventPidType
 from ftracefs.trace.events.header import header_event, header_page
 from ftracefs.trace.events.trace_events import available_events as available_events_text
 from ftracefs.trace.events.trace_events import event_calls, system_enable_text
-from ftracefs.trace.parsers import kstrtoul_from_user
+from ftracefs.trace.parsers import kstrtoul_from_user, strim
 from ftracefs.trace.trace_array import TraceArray
 
 TRACE_MODE_WRITE, TRACE_MODE_READ = 0o640, 0o440
+
+NO_FILTER = "none\n"
+NO_SYSTEM_FILTER = """\
+### global filter ###
+# Use this to set filters for multiple events.
+# Only events with the given fields will be affected.
+# If no events are modified, an error message will be displayed here
+"""
 
 
 def _with_mode(file: TracefsFile, mode: int) -> TracefsFile:
@@ -65,6 +75,16 @@ def system_enable(tr: TraceArray, system: str | None) -> TracefsFile:
     )
 
 
+def event_filter(text: str) -> TracefsFile:
+    """The `filter` of a system or an event: 0 removes the filter that is not there."""
+
+    def event_filter_write(data: bytes) -> None:
+        if len(data) >= PAGE_SIZE or strim(data) != b"0":
+            raise TracefsError(errno.EINVAL, "there are no event filters yet")
+
+    return _with_mode(ValueFile(lambda: text, event_filter_write), TRACE_MODE_WRITE)
+
+
 def _told(text: Callable[[], str]) -> TracefsFile:
     return _with_mode(ValueFile(text), TRACE_MODE_READ)
 
@@ -94,6 +114,7 @@ def event_create_dir(tr: TraceArray, call: TraceEventCall) -> Directory:
     file = tr.events.find_event_file(call.system, call.name)
     if file is not None:
         entries["enable"] = event_enable(tr, file)
+        entries["filter"] = event_filter(NO_FILTER)
     entries["format"] = _with_mode(SeqFile(call.format), TRACE_MODE_READ)
     if call.has_id:
         entries["id"] = _told(lambda: f"{call.id}\n")
@@ -108,6 +129,7 @@ def events_directory(tr: TraceArray) -> Directory:
     for system, entries in systems.items():
         if tr.events.of_system(system):
             entries["enable"] = system_enable(tr, system)
+            entries["filter"] = event_filter(NO_SYSTEM_FILTER)
     top: dict[str, Node] = {
         "enable": system_enable(tr, None),
         "header_event": HeaderFile(header_event),

@@ -40,6 +40,8 @@ def tracing(kernel: MountedDaemon) -> Iterator[Path]:
 @pytest.fixture
 def busybox() -> str:
     if BUSYBOX is None:
+        if os.environ.get("FTRACEFS_REQUIRE_CLIENTS") == "1":
+            pytest.fail("busybox is not installed: apt-get install busybox-static")
         pytest.skip("busybox is not installed")
     return BUSYBOX
 

@@ -13,23 +13,41 @@ from pathlib import Path
 import pytest
 
 from support.daemon import environment
-from support.mounts import require_fuse
+from support.mounts import ROOT, require_fuse
 
 SECONDS = 90.0
-NOBODY = 65534
 
-# A device that everybody may open, as on most hosts, in a namespace that ends with the command.
+# In a namespace that ends with the command: a device that everybody may open, as on most hosts, a
+# home, and our own files in reach of those who may not look into the directories named first.
 AS_NOBODY = """
-mount -t tmpfs none "$1"
-mknod -m 0666 "$1/fuse" c 10 229 || exit 99
-touch /dev/fuse
-mount --bind "$1/fuse" /dev/fuse
-mkdir -m 0777 "$1/home"
-export HOME="$1/home" XDG_STATE_HOME="$1/home"
-cd "$1/home"
+mount -t tmpfs none /media
+mknod -m 0666 /media/fuse c 10 229
+mount --bind /media/fuse /dev/fuse
+mkdir -m 0777 /media/home
+while [ "$1" != -- ]; do
+    copy=$(mktemp -d /media/XXXXXX)
+    chmod 0755 "$copy"
+    for entry in "$1"/* "$1"/.[!.]*; do
+        if [ -d "$entry" ] && [ ! -L "$entry" ]; then
+            mkdir "$copy/${entry##*/}"
+            mount --rbind "$entry" "$copy/${entry##*/}"
+        fi
+    done
+    mount --rbind "$copy" "$1"
+    shift
+done
 shift
+export HOME=/media/home XDG_STATE_HOME=/media/home PYTHONDONTWRITEBYTECODE=1
+cd /media/home
 exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"
 """
+
+
+def _closed_to_others() -> list[str]:
+    """The directories above our own files that a user without rights may not go through."""
+    ours = {ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent}
+    above = {parent for path in ours for parent in path.parents}
+    return sorted(str(path) for path in above if not path.stat().st_mode & 0o001)
 
 
 def require(program: str, package: str) -> None:
@@ -53,9 +71,8 @@ def ftracefs_run(
     """`ftracefs run OPTIONS -- COMMAND` in `directory`; everything ends with the time."""
     launch = [sys.executable, "-m", "ftracefs", "run", *options, "--", *command]
     if user != "root":
-        scratch = directory / "user"
-        scratch.mkdir(exist_ok=True)
-        launch = ["unshare", "-m", "sh", "-eu", "-c", AS_NOBODY, "sh", str(scratch), *launch]
+        shell = ["unshare", "-m", "sh", "-eu", "-c", AS_NOBODY, "sh"]
+        launch = [*shell, *_closed_to_others(), "--", *launch]
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     process = subprocess.Popen(
         launch,
@@ -77,15 +94,30 @@ def ftracefs_run(
     return subprocess.CompletedProcess(launch, process.returncode, out, err)
 
 
-def can_be_nobody() -> bool:
-    """Whether a user without rights can be played here: root, and reach of our own files."""
-    if os.geteuid() != 0 or not shutil.which("setpriv"):
-        return False
-    probe = [sys.executable, "-c", "import ftracefs, unicorn"]
-    done = subprocess.run(
-        ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups", *probe],
-        env=environment(),
-        capture_output=True,
-        check=False,
-    )
-    return done.returncode == 0
+def require_user(user: str) -> None:
+    """Skip the test where `user` cannot be played."""
+    if user == "root":
+        return
+    if os.geteuid() != 0:
+        pytest.skip("only root can play somebody else")
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]
+    allowed = subprocess.run([*as_nobody, "unshare", "-Ur", "true"], check=False)
+    if allowed.returncode:
+        pytest.skip("this host allows no user namespaces")
+
+
+class Client:
+    """Runs shell scripts under `ftracefs run` as `user`."""
+
+    def __init__(self, user: str, directory: Path) -> None:
+        self._user = user
+        self._directory = directory
+
+    def __call__(self, script: str, *options: str) -> str:
+        """The output of a bash script that must not fail anywhere."""
+        done = ftracefs_run(
+            "bash", "-euo", "pipefail", "-c", script,
+            options=options, directory=self._directory, user=self._user,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{done.returncode}\n{done.stdout[-3000:]}\n{done.stderr}"
+        return done.stdout
