@@ -1,10 +1,11 @@
 """trace_pipe_raw and snapshot_raw: the ring buffer's own pages (tracing_buffers_open, ..._read).
 
-A read gives the rest of the page that was begun, or of the next one; never more than a page. Who
-asks for less than a page gets a page with as few records as fit into what is asked for; with no
-room for one record the answer is 0 bytes, as at the end of a file. Readers of the same CPU share
-what there is, as in Linux. A splice gives pages that the writer has left, and never waits: it is a
-page of the host's cache that would wait, and nobody could use it meanwhile.
+A read gives the rest of the page that was begun, or else as many whole pages as were asked for and
+are there; Linux stops at one. Who asks for less than a page gets a page with as few records as fit
+into what is asked for; with no room for one record the answer is 0 bytes, as at the end of a file.
+Readers of the same CPU share what there is, as in Linux. A splice gives pages that the writer has
+left, and never waits: it is a page of the host's cache that would wait, and nobody could use it
+meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
 from ftracefs.ring_buffer.layout import BUF_PAGE_HDR_SIZE, PAGE_SIZE
 from ftracefs.trace.trace_array import TraceArray
+
+# What one request of the host's kernel asks for at most; a longer read comes as several.
+MAX_REQUEST = 1 << 17
 
 
 class _RawOpen(OpenFile):
@@ -42,6 +46,8 @@ class _RawOpen(OpenFile):
         if self._is_snapshot and self._tr.current_trace.use_max_tr:
             raise TracefsError(errno.EBUSY, "the snapshot is in use")
         ticket = self._queue.ticket()
+        if not self._spare and size >= PAGE_SIZE and (pages := self._read_pages(size)):
+            return pages
         if not self._spare:
             if size > BUF_PAGE_HDR_SIZE:
                 page = self._buffer.cpus[self._cpu].read_page(size - BUF_PAGE_HDR_SIZE)
@@ -50,6 +56,18 @@ class _RawOpen(OpenFile):
                 return self._wait(ticket, nonblock)
         data, self._spare = self._spare[:size], self._spare[size:]
         return data
+
+    def _read_pages(self, size: int) -> bytes:
+        """Whole pages, at least one left behind a piece that may be one of a longer read.
+
+        A piece that is full makes the host's kernel ask for the next one, which must not wait while
+        the reader has not been given the first.
+        """
+        cpu_buffer = self._buffer.cpus[self._cpu]
+        count = size // PAGE_SIZE
+        if size >= MAX_REQUEST and cpu_buffer.nr_dirty_pages() < count:
+            count -= 1
+        return cpu_buffer.read_pages(count)
 
     def _wait(self, ticket: int, nonblock: bool) -> Pending:
         if nonblock:

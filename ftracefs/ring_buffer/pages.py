@@ -85,6 +85,19 @@ def decode(pages: Pages) -> Records:
     return _records(pages, page, pos, plain=not len(mixed))
 
 
+def data_ends(pages: Pages) -> I64:
+    """Where the last record of each page ends, padding left out."""
+    step, is_uniform = _uniform_pages(pages)
+    ends: I64 = np.minimum(pages.commit // (4 * step), DATA_WORDS // step) * (4 * step)
+    mixed = np.flatnonzero(~is_uniform)
+    if len(mixed):
+        unread = np.zeros(len(mixed), dtype=np.int64)
+        records = decode(Pages(pages.words[mixed], pages.commit[mixed], unread, pages.cpu[mixed]))
+        ends[mixed] = 0
+        ends[mixed[records.page]] = records.end
+    return ends
+
+
 def _uniform_pages(pages: Pages) -> tuple[int, npt.NDArray[np.bool_]]:
     """The commonest distance of two headers, in words, and the pages that have no other."""
     data = pages.words[:, HDR_WORDS:]

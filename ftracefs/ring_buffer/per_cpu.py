@@ -24,7 +24,7 @@ from typing import cast
 
 import numpy as np
 
-from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.machine.clock import ClockWords
 from emulated_kernel.machine.memory import Memory
 from ftracefs.errors import TracefsError
@@ -37,7 +37,7 @@ from ftracefs.ring_buffer.layout import (
     RB_MISSED_STORED,
     RINGBUF_TYPE_PADDING,
 )
-from ftracefs.ring_buffer.pages import U64, Pages, decode
+from ftracefs.ring_buffer.pages import HDR_WORDS, PAGE_WORDS, U64, Pages, data_ends, decode
 
 _DESC_BYTES = CONSTANTS["RB_DESC_BYTES"]
 _COMMIT_MASK = RB_MISSED_STORED - 1
@@ -323,6 +323,26 @@ class RingBufferPerCpu:
             self._last_overrun = words.overrun
         self.generation += 1
 
+    def rb_get_reader_pages(self, count: int) -> tuple[Unread, bool] | None:
+        """As `rb_get_reader_page`, with what follows in the ring, `count` pages in all.
+
+        Also tells whether there are records behind them. Where records were lost it ends.
+        """
+        first = self.rb_get_reader_page()
+        if first is None:
+            return None
+        words = self._words()
+        if words.page == self._reader_page:
+            return first, False
+        if count == 1 or words.overrun != self._last_overrun:
+            return first, True
+        pages = self._ring_pages(words, count - 1)
+        last = pages[-1]
+        addresses = first.addresses + pages
+        return Unread(addresses, self._commit(last, words), first.read, first.lost), (
+            last != words.page
+        )
+
     def writer_has_left(self) -> bool:
         """Whether the writer is no longer on the reader's page: the ring holds more records."""
         return self._words().page != self._reader_page
@@ -331,6 +351,34 @@ class RingBufferPerCpu:
         """Take `count` records off the reader's page; the last ends at `end` and bears `ts`."""
         self._advance(count, end, ts)
         self._skip_padding(self._commit(self._reader_page, self._words()))
+
+    def consume_pages(self, passed: int, count: int, end: int, ts: int) -> None:
+        """Take `count` records: what is left on `passed` pages, and of the next one as `consume`.
+
+        They are what `rb_get_reader_pages` told of, nothing having been written since.
+        """
+        if passed:
+            self._pass_pages(passed)
+        self.consume(count, end, ts)
+
+    def _pass_pages(self, count: int) -> None:
+        """Put the reader `count` pages ahead; what he passes is consumed, but for the count."""
+        words = self._words()
+        table = self._descriptors(self._table, self.nr_pages)
+        where = (words.head // _DESC_BYTES + np.arange(count)) % self.nr_pages
+        taken: list[int] = table[where, 0].tolist()
+        passed = [self._reader_page, *taken[:-1]]
+        self._read_bytes += sum(self._commit(page, words) for page in passed) - self._read
+        table[where, 0] = passed
+        table[where, 1] = 0
+        for page in passed:
+            self._memory.set_u64(page + 8, 0)
+        self._set(head=(words.head + count * _DESC_BYTES) % words.pages_bytes)
+        self._reader_page = taken[-1]
+        self._read = 0
+        self._read_stamp = self._memory.u64(self._reader_page)
+        self._lost_events = 0
+        self.generation += 1
 
     def consume_all(self) -> None:
         """Take all records, whatever they are."""
@@ -378,16 +426,17 @@ class RingBufferPerCpu:
         words = self._words()
         if words.page == self._reader_page:
             return None
-        page = self._ring_pages(words)[0]
+        (page,) = self._ring_pages(words, 1)
         return Unread([page], self._commit(page, words), 0, words.overrun - self._last_overrun)
 
-    def _ring_pages(self, words: _Words) -> list[int]:
-        """The pages of the ring from HEAD to the one being written."""
-        pages: list[int] = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()
-        head, index = words.head // _DESC_BYTES, words.index // _DESC_BYTES
-        if head <= index:
-            return pages[head : index + 1]
-        return pages[head:] + pages[: index + 1]
+    def _ring_pages(self, words: _Words, count: int | None = None) -> list[int]:
+        """The pages of the ring from HEAD to the one being written, the first `count` of them."""
+        head = words.head // _DESC_BYTES
+        used = (words.index - words.head) % words.pages_bytes // _DESC_BYTES + 1
+        where = np.arange(head, head + (used if count is None else min(count, used)))
+        table = self._descriptors(self._table, self.nr_pages)
+        pages: list[int] = table[where % self.nr_pages, 0].tolist()
+        return pages
 
     def read_page(self, length: int = BUF_PAGE_SIZE, full: bool = False) -> bytes | None:
         """Consume a page the way trace_pipe_raw hands it out (ring_buffer_read_page).
@@ -419,6 +468,37 @@ class RingBufferPerCpu:
         self.consume(fitting, end, int(records.ts[fitting - 1]))
         self.generation += 1
         return _page_for_user(stamp, data, unread.lost)
+
+    def read_pages(self, count: int) -> bytes:
+        """Up to `count` pages, as so many calls of `read_page` give them; b"" for none."""
+        parts: list[bytes] = []
+        while count > 0 and (part := self._read_whole_pages(count) or self.read_page()):
+            parts.append(part)
+            count -= len(part) // PAGE_SIZE
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_whole_pages(self, count: int) -> bytes:
+        """The next pages that the writer has left, all at once.
+
+        None while the reader's page holds more, or after a loss, which the next one is to tell of.
+        """
+        words = self._words()
+        count = min(count, self.nr_dirty_pages())
+        is_consumed = self._read >= self._commit(self._reader_page, words)
+        if count <= 0 or not is_consumed or words.overrun != self._last_overrun:
+            return b""
+        where = (words.head // _DESC_BYTES + np.arange(count)) % self.nr_pages
+        rows = self._descriptors(self._table, self.nr_pages)[where]
+        numbers = ((rows[:, 0] - np.uint64(PAGE_OFFSET)) // np.uint64(PAGE_SIZE)).astype(np.intp)
+        pages = self._memory.ram_array.view(np.uint32).reshape(-1, PAGE_WORDS)[numbers]
+        commit = pages[:, 2].astype(np.int64) & _COMMIT_MASK
+        nothing = np.zeros(count, dtype=np.int64)
+        ends = data_ends(Pages(pages, commit, nothing, nothing))
+        for end in np.unique(ends).tolist():
+            pages[ends == end, HDR_WORDS + end // 4 :] = 0
+        pages[:, 2], pages[:, 3] = ends, 0
+        self.consume_pages(count, int(rows[:, 1].sum()), int(commit[-1]), self._read_stamp)
+        return pages.tobytes()
 
     def _read_padding(self, length: int) -> bytes | None:
         """A page without records: what was behind the last one read when the writer left."""

@@ -47,17 +47,40 @@ def data(page: bytes | Pending) -> int:
     return int(commit)
 
 
-def test_a_read_gives_one_page_at_most_and_then_nothing() -> None:
-    with recorded(300) as read:
-        sizes = [145 * 28, 145 * 28, 10 * 28]
-        for size in sizes:
-            page = read(1 << 16)
-            assert isinstance(page, bytes)
-            assert (len(page), data(page)) == (4096, size)
+def pages(answer: bytes | Pending) -> list[int]:
+    """The bytes of data that each page of a read says it has."""
+    assert isinstance(answer, bytes)
+    assert len(answer) % 4096 == 0
+    return [data(answer[at : at + 4096]) for at in range(0, len(answer), 4096)]
+
+
+def test_a_read_gives_the_whole_pages_it_has_room_for_and_then_nothing() -> None:
+    with recorded(4 * 145 + 10) as read:
+        assert pages(read(4096)) == [145 * 28]
+        assert pages(read(2 * 4096 + 100)) == [145 * 28] * 2
+        assert pages(read(1 << 16)) == [145 * 28, 10 * 28]
         with pytest.raises(TracefsError) as nothing:
             read(4096)
         assert nothing.value.errno == errno.EAGAIN
         assert isinstance(read(4096, nonblock=False), Pending)
+
+
+def test_the_rest_of_a_page_that_was_begun_comes_alone() -> None:
+    with recorded(300) as read:
+        first, rest = read(100), read(1 << 16)
+        assert isinstance(first, bytes)
+        assert isinstance(rest, bytes)
+        assert (len(first), len(rest)) == (100, 3996)
+        assert pages(read(1 << 16)) == [142 * 28 + 20, 145 * 28, 10 * 28]
+
+
+def test_behind_a_piece_of_a_longer_read_that_is_full_there_is_another_page() -> None:
+    with recorded(31 * 145 + 10) as read:
+        assert len(pages(read(1 << 17))) == 31
+        assert pages(read(1 << 17)) == [10 * 28]
+    with recorded(32 * 145 + 10) as read:
+        assert len(pages(read(1 << 17))) == 32
+        assert pages(read(1 << 17)) == [10 * 28]
 
 
 def test_who_asks_for_less_than_a_page_gets_one_with_the_records_that_fit() -> None:

@@ -416,6 +416,42 @@ def test_no_record_is_lost_uncounted(steps: list[tuple[str, int]]) -> None:
 MEMORY = Memory()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("trace"), st.integers(1, 400)),
+            st.tuples(st.just("mark"), st.integers(1, 900)),
+            st.tuples(st.just("pause"), st.integers(1, 200)),
+            st.tuples(st.just("part"), st.integers(28, 4000)),
+            st.tuples(st.just("pages"), st.integers(1, 9)),
+        ),
+        max_size=25,
+    )
+)
+def test_many_pages_at_once_are_the_pages_read_one_by_one(steps: list[tuple[str, int]]) -> None:
+    rigs = Rig(MEMORY, size=24 << 10), Rig(MEMORY, size=24 << 10)
+    written = 0
+    for what, amount in steps:
+        for rig in rigs:
+            if what == "trace":
+                rig.trace(written, written + amount)
+            elif what == "mark":
+                rig.writers[0].write(print_record(b"x" * amount, ip=IP))
+            elif what == "pause":
+                rig.writers[0].now += amount << 24
+            elif what == "part":
+                rig.per_cpu.read_page(amount)
+        written += amount
+        if what == "pages":
+            singly = [rigs[0].per_cpu.read_page() or b"" for _ in range(amount)]
+            assert rigs[1].per_cpu.read_pages(amount) == b"".join(singly)
+        assert rigs[0].per_cpu.stats() == rigs[1].per_cpu.stats()
+        assert rigs[0].numbers() == rigs[1].numbers()
+    for rig in rigs:
+        rig.buffer.free()
+
+
 # --- switches -------------------------------------------------------------------------------------
 
 
