@@ -60,18 +60,15 @@ class _PipeOpen(OpenFile):
         The rest of a line that was cut is given alone, as in Linux.
         """
         parts: list[bytes] = []
+        context = replace(self._tr.output_context(), lat_fmt=self._lat_fmt)
         room, is_rest = size, self._pipe.has_leftover
         while not self._pipe.is_empty():
-            text = self._next_seq(room)
+            text = self._pipe.read(room, context)
             parts.append(text)
             room -= len(text)
             if text and (is_rest or room < PAGE_SIZE):
                 break
         return b"".join(parts)
-
-    def _next_seq(self, size: int) -> bytes:
-        context = replace(self._tr.output_context(), lat_fmt=self._lat_fmt)
-        return self._pipe.read(size, context)
 
     def poll(self, notify: Callable[[], None] | None) -> int:
         return self._poll.poll(notify)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ftracefs.ring_buffer.entries import Entries
+from ftracefs.ring_buffer.pages import I64
 from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.event_output import (
+    TRACE_FN,
     TRACE_PRINT,
     EventText,
     TraceEventFunctions,
@@ -20,6 +22,17 @@ from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.output.trace_context import trace_print_context, trace_print_lat_context
 
 Pieces = tuple[list[bytes], ...]
+_NEWLINE = 0x0A
+
+
+def _joined(pieces: Pieces) -> bytes:
+    """The pieces of each line one behind the other, and so the lines."""
+    if len(pieces) == 1:
+        return b"".join(pieces[0])
+    interleaved: list[bytes] = [b""] * (len(pieces) * len(pieces[0]))
+    for number, piece in enumerate(pieces):
+        interleaved[number :: len(pieces)] = piece
+    return b"".join(interleaved)
 
 
 class LinePrinter:
@@ -52,18 +65,24 @@ class LinePrinter:
 
     def text(self, entries: Entries, next_ts: int | None = None) -> bytes:
         """All of them in one; `next_ts` is the time of the entry that will come behind them."""
-        pieces = self._pieces(entries, next_ts)
-        if len(pieces) == 1:
-            return b"".join(pieces[0])
-        interleaved: list[bytes] = [b""] * (len(pieces) * len(entries))
-        for number, piece in enumerate(pieces):
-            interleaved[number :: len(pieces)] = piece
-        return b"".join(interleaved)
+        return _joined(self._pieces(entries, next_ts))
 
     def lines(self, entries: Entries, next_ts: int | None = None) -> list[bytes]:
         """The text of each."""
         pieces = self._pieces(entries, next_ts)
         return pieces[0] if len(pieces) == 1 else list(map(b"".join, zip(*pieces, strict=True)))
+
+    def text_and_ends(self, entries: Entries) -> tuple[bytes, I64]:
+        """The text of all, and where each one's ends."""
+        pieces = self._pieces(entries, None)
+        text = _joined(pieces)
+        if not self._context.flags & TraceIter.BIN and (entries.type == TRACE_FN).all():
+            # Each of these ends with a newline; there is another one when a name has one, or a loss.
+            ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
+            if len(ends) == len(entries):
+                return text, ends
+        lengths = [np.fromiter(map(len, piece), np.int64, len(entries)) for piece in pieces]
+        return text, np.cumsum(sum(lengths[1:], lengths[0]))
 
     def _pieces(self, entries: Entries, next_ts: int | None) -> Pieces:
         flags = self._context.flags
