@@ -77,7 +77,7 @@ class LinePrinter:
         pieces = self._pieces(entries, None)
         text = _joined(pieces)
         if not self._context.flags & TraceIter.BIN and (entries.type == TRACE_FN).all():
-            # Each of these ends with a newline; there is another one when a name has one, or a loss.
+            # Each of these ends with a newline; a name may have another one, or a loss.
             ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
             if len(ends) == len(entries):
                 return text, ends
