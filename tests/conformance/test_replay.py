@@ -18,6 +18,8 @@ SECTIONS = [
     "read_only",
     "free_buffer",
     "error_log",
+    "set_ftrace_filter",
+    "filter_words",
     "buffer_size_kb",
     "trace_clock",
     "trace",
