@@ -18,6 +18,7 @@ SECTIONS = [
     "read_only",
     "free_buffer",
     "error_log",
+    "pause_on_trace",
     "set_ftrace_filter",
     "filter_words",
     "buffer_size_kb",
