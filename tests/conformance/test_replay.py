@@ -20,7 +20,6 @@ SECTIONS = [
     "error_log",
     "pause_on_trace",
     "set_ftrace_filter",
-    "filter_words",
     "buffer_size_kb",
     "trace_clock",
     "trace",
