@@ -138,7 +138,10 @@ class _Mounts:
     def _new(self, options: Options) -> MountedTracefs:
         from ftracefs.testing import MountedTracefs
 
-        return MountedTracefs(self._directories.mktemp("tracefs"), options)
+        # The log stands among the files of the last sessions. The mount does not: pytest renames
+        # and removes those directories, even while another session runs.
+        log = self._directories.mktemp("tracefs") / "ftracefs.log"
+        return MountedTracefs(options=options, log=log)
 
     def _session_options(self) -> Options:
         from ftracefs.mount.tracefs import Options

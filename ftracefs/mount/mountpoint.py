@@ -130,7 +130,16 @@ def unmount(path: Path, *, lazy: bool = False) -> str:
         command = [helper, *(["-l"] if lazy else []), str(path)]
     else:
         return "neither fusermount nor umount found"
-    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=STOP_TIMEOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{helper} does not end"
     if done.returncode == 0:
         return ""
     return os.fsdecode(done.stderr).strip() or f"{helper} exited with {done.returncode}"

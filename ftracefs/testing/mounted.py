@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,13 +21,16 @@ from types import TracebackType
 
 import ftracefs
 from ftracefs.mount import mountpoint
-from ftracefs.mount.mountpoint import MountError
+from ftracefs.mount.mountpoint import Mount, MountError
 from ftracefs.mount.tracefs import Options
+from ftracefs.testing.leftovers import in_time
 from ftracefs.testing.scripts import Scripts
 from ftracefs.testing.trace_lines import TraceLine, parse_trace
 
 START_SECONDS = 60.0
+_RESET_SECONDS = 60.0
 _END_SECONDS = 20.0
+_UNMOUNTS = 8  # more mounts than that are not stacked at one place
 
 
 class NotMounted(Exception):
@@ -36,12 +42,25 @@ class CallFailed(Exception):
 
 
 class MountedTracefs:
-    """A tracefs mounted at `path`, in a new directory below `directory`. A context manager."""
+    """A tracefs mounted at `path`, in a new directory that ends with it. A context manager.
 
-    def __init__(self, directory: Path, options: Options | None = None) -> None:
+    The new directory is made in `directory` (default: where temporary files are). What the daemon
+    logs is appended to `log`, which stays; without one it is lost with the directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        options: Options | None = None,
+        *,
+        log: Path | None = None,
+    ) -> None:
         self.options = options or Options()
-        self.path = mountpoint.resolve(str(directory)) / "tracing"
-        self._log = self.path.with_name("ftracefs.log")
+        self._place = mountpoint.resolve(tempfile.mkdtemp(prefix="ftracefs-", dir=directory))
+        # Holds the place though somebody renames it.
+        self._place_fd = os.open(self._place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.path = self._place / "tracing"
+        self._log = log or self._place / "ftracefs.log"
         self._daemon: subprocess.Popen[bytes] | None = None
         self._scripts = Scripts(self.path)
 
@@ -133,12 +152,19 @@ class MountedTracefs:
         """Start a program that does not end by itself; it is ended with the test."""
         return self._scripts.popen(script, *arguments, env=env)
 
+    def interrupt(self, program: subprocess.Popen[str]) -> None:
+        """Ctrl-C: SIGINT for a program of `popen` and everything that it has started."""
+        if program.poll() is not None:
+            raise ProcessLookupError(f"{program.args!r} has ended with {program.returncode}")
+        os.killpg(program.pid, signal.SIGINT)
+
     # --- start, reset, end -----------------------------------------------------------------------
 
     @property
     def is_alive(self) -> bool:
-        """Whether its daemon runs."""
-        return self._daemon is not None and self._daemon.poll() is None
+        """Whether its daemon runs and is mounted at `path`."""
+        is_running = self._daemon is not None and self._daemon.poll() is None
+        return is_running and self._mount_at(self.path) is not None
 
     def log(self) -> str:
         """What the daemon has logged."""
@@ -146,7 +172,14 @@ class MountedTracefs:
 
     def start(self) -> None:
         """Mount. `NotMounted` if that does not work."""
-        self.path.mkdir(parents=True)
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        self.path.mkdir()
         with self._log.open("ab") as log:
             self._daemon = subprocess.Popen(
                 [*_FTRACEFS, "mount", str(self.path), "--until-eof", *_arguments(self.options)],
@@ -156,11 +189,7 @@ class MountedTracefs:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the tests
             )
-        try:
-            self._wait_until_ready(self._daemon)
-        except BaseException:
-            self.close()
-            raise
+        self._wait_until_ready(self._daemon)
 
     def _wait_until_ready(self, daemon: subprocess.Popen[bytes]) -> None:
         assert daemon.stdout is not None
@@ -179,29 +208,47 @@ class MountedTracefs:
     def reset(self) -> None:
         """Put every file back to what it was after the mount, and end what still runs.
 
-        MountError when a file is in use that is not our programs' to give back.
+        MountError when a file is in use that is not our programs' to give back, or when the daemon
+        does not answer.
         """
-        self._scripts.end_all()
-        mountpoint.reset(self.path)
+        if not self._scripts.end_all():
+            raise MountError(f"{self.path}: a program that uses it cannot be ended")
+        try:
+            in_time(lambda: mountpoint.reset(self.path), _RESET_SECONDS)
+        except TimeoutError as error:
+            raise MountError(f"{self.path}: {error}") from None
 
     def close(self) -> None:
-        """End the programs and the daemon; nothing is mounted afterwards."""
+        """End the programs and the daemon; nothing is mounted afterwards.
+
+        MountError if something is, all the same.
+        """
         self._scripts.end_all()
         daemon, self._daemon = self._daemon, None
         if daemon is not None:
-            for stream in (daemon.stdin, daemon.stdout):
-                if stream is not None:
-                    stream.close()
+            _end(daemon)
+        if self._place_fd >= 0:
             try:
-                daemon.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        while (mount := mountpoint.mounted_at(self.path)) and mount.is_ours:
-            if reason := mountpoint.unmount(self.path, lazy=True):
-                raise MountError(f"{self.path}: {reason}")
-        with suppress(OSError):
-            self.path.rmdir()
+                self._remove_place()
+            finally:
+                os.close(self._place_fd)
+                self._place_fd = -1
+        self._scripts.end_all()  # who has waited for the daemon can end now
+
+    def _remove_place(self) -> None:
+        place = Path(f"/proc/self/fd/{self._place_fd}").readlink()  # somebody may have moved it
+        path = place / self.path.name
+        reason = ""
+        for _ in range(_UNMOUNTS):
+            if self._mount_at(path) is None:
+                shutil.rmtree(place, ignore_errors=True)
+                return
+            reason = mountpoint.unmount(path, lazy=True)
+        raise MountError(f"{path}: {reason or 'mounted again and again'}")
+
+    def _mount_at(self, path: Path) -> Mount | None:
+        mount = mountpoint.mounted_at(path)
+        return mount if mount is not None and mount.is_ours else None
 
     def __enter__(self) -> MountedTracefs:
         self.start()
@@ -214,6 +261,19 @@ class MountedTracefs:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    """By the end of its input; killed if that does not do."""
+    for stream in (daemon.stdin, daemon.stdout):
+        if stream is not None:
+            stream.close()
+    try:
+        daemon.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        with suppress(subprocess.TimeoutExpired):
+            daemon.wait(_END_SECONDS)
 
 
 _FTRACEFS = (sys.executable, "-P", "-m", "ftracefs")

@@ -1,22 +1,30 @@
 """Programs run against a mount, none of which outlives its test.
 
-A program stands in a process group of its own and carries the mount in its environment, by which
-what it has left behind is found, even if that has made a session of its own.
+A program leads a session of its own and carries the mount in its environment, by which what it has
+left behind is told from other processes. Nothing here waits without a bound: a mount whose daemon
+is stuck holds whoever uses it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import select
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
+
+from ftracefs.testing.leftovers import Adoption, end_leftovers
 
 _MARK = "FTRACEFS_TESTED_MOUNT"
 _END_SECONDS = 10.0
+
+# The directory is changed by the program itself and not by Popen, which would wait for that.
+_IN_THE_MOUNT = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 
 
 class ScriptFailed(subprocess.CalledProcessError):
@@ -36,8 +44,9 @@ class Scripts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._started: list[subprocess.Popen[str]] = []
-        self._were_any = False
+        self._running: list[subprocess.Popen[str]] = []
+        self._sessions: set[int] = set()
+        self._adoption = Adoption()
 
     def run(
         self,
@@ -49,6 +58,7 @@ class Scripts:
         stdin: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run to the end. What it leaves behind may go on writing; nobody waits for it."""
+        command = _command(script, arguments)
         # Files and no pipes: a child that outlives the script would keep a pipe open.
         with (
             tempfile.TemporaryFile("w+") as given,
@@ -57,28 +67,20 @@ class Scripts:
         ):
             given.write(stdin)
             given.seek(0)
-            process = subprocess.Popen(
-                _command(script, arguments),
-                cwd=self._path,
-                env=self._environment(env),
-                stdin=given,
-                stdout=said,
-                stderr=complained,
-                text=True,
-                start_new_session=True,
-            )
+            process = self._start(command, env, given, said, complained)
             try:
                 code = process.wait(timeout)
             except BaseException:
                 _kill_group(process)
-                process.wait()
+                if not _has_ended(process, time.monotonic() + _END_SECONDS):
+                    self._running.append(process)
                 raise
             said.seek(0)
             complained.seek(0)
             output, errors = said.read(), complained.read()
         if check and code:
-            raise ScriptFailed(code, process.args, output, errors)
-        return subprocess.CompletedProcess(process.args, code, output, errors)
+            raise ScriptFailed(code, command, output, errors)
+        return subprocess.CompletedProcess(command, code, output, errors)
 
     def popen(
         self,
@@ -87,76 +89,51 @@ class Scripts:
         env: Mapping[str, str] | None,
     ) -> subprocess.Popen[str]:
         """Start it, with pipes to all three; it is ended with the test if it still runs then."""
+        pipe = subprocess.PIPE
+        process = self._start(_command(script, arguments), env, pipe, pipe, pipe)
+        self._running.append(process)
+        return process
+
+    def end_all(self) -> bool:
+        """End what still runs; False if something does so even then, as whoever waits for a stuck
+        daemon does. It is tried again by the next call."""
+        deadline = time.monotonic() + _END_SECONDS
+        for process in self._running:
+            _kill_group(process)
+        self._running = [process for process in self._running if not _has_ended(process, deadline)]
+        if self._sessions:
+            mark = f"{_MARK}={self._path}".encode()
+            if end_leftovers(self._sessions, mark, deadline) and not self._running:
+                self._sessions.clear()
+                self._adoption.end()
+        return not self._sessions
+
+    def _start(
+        self,
+        command: list[str],
+        env: Mapping[str, str] | None,
+        stdin: IO[str] | int,
+        stdout: IO[str] | int,
+        stderr: IO[str] | int,
+    ) -> subprocess.Popen[str]:
+        tracefs = {"TRACEFS": str(self._path)}
+        # One that the tests were started with is the host's, or another mount.
+        environment = {**os.environ, **tracefs} if env is None else {**tracefs, **env}
+        environment[_MARK] = str(self._path)
+        _require_program(command[0], environment.get("PATH"))
+        self._adoption.begin()
         process = subprocess.Popen(
-            _command(script, arguments),
-            cwd=self._path,
-            env=self._environment(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            [*_IN_THE_MOUNT, str(self._path), *command],
+            env=environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
-        self._started.append(process)
+        process.args = command  # which is what messages shall name
+        self._sessions.add(process.pid)
         return process
-
-    def end_all(self) -> None:
-        """End what still runs."""
-        for process in self._started:
-            if process.poll() is None:
-                _kill_group(process)
-                process.wait(_END_SECONDS)
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    try:
-                        stream.close()
-                    except BrokenPipeError:
-                        pass
-        self._started.clear()
-        if self._were_any:
-            self._end_marked()
-        self._were_any = False
-
-    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        self._were_any = True
-        base = os.environ if env is None else env
-        return {"TRACEFS": str(self._path), **base, _MARK: str(self._path)}
-
-    def _end_marked(self) -> None:
-        """Kill every process that carries this mount's mark, and those that it forks meanwhile."""
-        deadline = time.monotonic() + _END_SECONDS
-        while marked := self._marked():
-            for pidfd in marked:
-                try:
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))
-                except ProcessLookupError:
-                    pass
-                finally:
-                    os.close(pidfd)
-            if time.monotonic() > deadline:
-                return
-
-    def _marked(self) -> list[int]:
-        mark = f"{_MARK}={self._path}".encode()
-        found = []
-        for directory in Path("/proc").glob("[0-9]*"):
-            if int(directory.name) == os.getpid():
-                continue
-            try:
-                # First the descriptor: from then on the number cannot become somebody else's.
-                pidfd = os.pidfd_open(int(directory.name))
-            except OSError:
-                continue
-            try:
-                is_marked = mark in (directory / "environ").read_bytes().split(b"\0")
-            except OSError:
-                is_marked = False
-            if is_marked:
-                found.append(pidfd)
-            else:
-                os.close(pidfd)
-        return found
 
 
 def _command(
@@ -169,9 +146,32 @@ def _command(
     return [name, *(os.fspath(argument) for argument in arguments)]
 
 
+def _require_program(name: str, path: str | None) -> None:
+    """The OSError that executing it would be."""
+    if shutil.which(name, path=path) is None:
+        number = errno.EACCES if Path(name).is_absolute() and Path(name).exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), name)
+
+
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    """To be called before the process was waited for: its number is its own until then."""
+    """Nothing if it was waited for: its number may be somebody else's now."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _has_ended(process: subprocess.Popen[str], deadline: float) -> bool:
+    """Wait for it and let go of its pipes."""
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+    return True

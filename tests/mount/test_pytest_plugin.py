@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.usefixtures("fuse"), pytest.mark.timeout(300)]
 IS_INSTALLED = any(
     point.value == "ftracefs.pytest_plugin" for point in metadata.entry_points(group="pytest11")
 )
+SECONDS = 200  # for a session; then it is killed
 PLUGIN = [] if IS_INSTALLED else ["-p", "ftracefs.pytest_plugin"]
 
 
@@ -28,7 +30,9 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(session: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return session.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN, *arguments)
+    return session.runpytest_subprocess(
+        "-p", "no:cacheprovider", *PLUGIN, *arguments, timeout=SECONDS
+    )
 
 
 def test_a_session_has_one_daemon_and_each_test_finds_the_files_as_new(
@@ -116,7 +120,7 @@ def test_a_script_runs_in_the_mount_and_leaves_nothing_behind(session: pytest.Py
 
         def test_second(tracefs):
             assert tracefs._daemon.pid == tracefs.daemon_pid  # it was reset, not mounted anew
-            assert not Path("/proc", PID.read_text().strip(), "exe").exists()
+            assert not Path("/proc", PID.read_text().strip()).exists()
             assert tracefs.sh("cat current_tracer") == "nop\\n"
             with pytest.raises(ScriptFailed, match="(?s)status 3.*said.*complained"):
                 tracefs.run("sh", "-c", "echo said; echo complained >&2; exit 3")
@@ -124,6 +128,108 @@ def test_a_script_runs_in_the_mount_and_leaves_nothing_behind(session: pytest.Py
             assert tracefs.run("tr", "a", "b", stdin="aha").stdout == "bhb"
             with pytest.raises(subprocess.TimeoutExpired):
                 tracefs.run("sleep", "1000", timeout=0.1)
+    """)
+    run(session).assert_outcomes(passed=2)
+
+
+def test_what_a_test_starts_itself_is_left_alone(session: pytest.Pytester) -> None:
+    session.makepyfile("""
+        import ctypes, subprocess
+        mine = []
+
+        def is_subreaper():
+            value = ctypes.c_int()
+            assert ctypes.CDLL(None).prctl(37, ctypes.byref(value), 0, 0, 0) == 0
+            return value.value
+
+        def test_first(tracefs):
+            for new_session in False, True:
+                mine.append(subprocess.Popen(["sleep", "1000"], start_new_session=new_session))
+            tracefs.sh("sleep 1000 & exec cat README")
+            assert is_subreaper()
+
+        def test_second():
+            assert not is_subreaper()
+            for process in mine:
+                assert process.poll() is None
+                process.kill()
+                process.wait()
+    """)
+    run(session).assert_outcomes(passed=2)
+
+
+def test_a_program_that_cannot_be_started_says_why(session: pytest.Pytester) -> None:
+    session.makepyfile("""
+        import pytest
+        from pathlib import Path
+
+        def test_it(tracefs, monkeypatch, tmp_path):
+            monkeypatch.setenv("TRACEFS", "/another/mount")
+            assert tracefs.sh('echo "$TRACEFS"') == f"{tracefs.path}\\n"
+            with pytest.raises(FileNotFoundError, match="no_such_program"):
+                tracefs.run("no_such_program")
+            with pytest.raises(FileNotFoundError):
+                tracefs.popen(tmp_path / "none")
+            (tmp_path / "text").write_text("")
+            with pytest.raises(PermissionError):
+                tracefs.popen(tmp_path / "text")
+            with pytest.raises(ProcessLookupError):
+                ended = tracefs.popen("true")
+                ended.wait()
+                tracefs.interrupt(ended)
+    """)
+    run(session).assert_outcomes(passed=1)
+
+
+def test_a_mount_is_found_though_its_directory_was_renamed(session: pytest.Pytester) -> None:
+    session.makepyfile("""
+        from pathlib import Path
+        places = []
+
+        def test_first(tracefs):
+            there = tracefs.path.parent
+            away = there.with_name(there.name + "-away")
+            places.extend([there, away])
+            there.rename(away)
+            assert (away / "tracing/current_tracer").read_text() == "nop\\n"
+
+        def test_second(tracefs):
+            assert tracefs.read("current_tracer") == "nop\\n"
+            mounts = Path("/proc/self/mountinfo").read_text()
+            assert [place for place in places if str(place) in mounts or place.exists()] == []
+            places.append(tracefs.path.parent)
+
+        def test_names():
+            assert "pytest-of" not in str(places[-1])
+    """)
+    run(session).assert_outcomes(passed=3)
+
+
+def test_a_daemon_that_is_stuck_is_ended_with_who_waits_for_it(session: pytest.Pytester) -> None:
+    session.makeconftest("""
+        from ftracefs.testing import mounted, scripts
+        mounted._END_SECONDS = scripts._END_SECONDS = 1.0
+    """)
+    session.makepyfile("""
+        import os, signal, subprocess, time, pytest
+        from pathlib import Path
+        stuck = []
+
+        def test_first(tracefs):
+            reader = tracefs.popen("cat", "trace_pipe")
+            deadline = time.monotonic() + 60
+            while not Path(f"/proc/{reader.pid}/syscall").read_text().startswith("0 0x3"):
+                assert time.monotonic() < deadline
+            os.kill(tracefs._daemon.pid, signal.SIGSTOP)
+            stuck.extend([tracefs.path, tracefs._daemon.pid, reader.pid])
+            with pytest.raises(subprocess.TimeoutExpired):
+                tracefs.run("cat", "current_tracer", timeout=0.5)
+
+        def test_second(tracefs):
+            assert tracefs.read("current_tracer") == "nop\\n"
+            assert tracefs.path != stuck[0]
+            assert str(stuck[0]) not in Path("/proc/self/mountinfo").read_text()
+            assert not [pid for pid in stuck[1:] if Path("/proc", str(pid)).exists()]
     """)
     run(session).assert_outcomes(passed=2)
 
@@ -224,6 +330,7 @@ def test_a_session_that_is_killed_leaves_no_mount(session: pytest.Pytester) -> N
     assert killed.returncode == -signal.SIGKILL
     pid, path = (session.path / "mount").read_text().split(" ", 1)
     wait_until(lambda: not is_mounted(Path(path)), f"{path} is unmounted")
+    shutil.rmtree(Path(path).parent)
     wait_until(lambda: not Path("/proc", pid, "exe").exists(), "the daemon ends")
 
 
