@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.usefixtures("fuse"), pytest.mark.timeout(300)]
 IS_INSTALLED = any(
     point.value == "ftracefs.pytest_plugin" for point in metadata.entry_points(group="pytest11")
 )
+EXAMPLE = ROOT / "docs/examples/tested_script"
 SECONDS = 200  # for a session; then it is killed
 PLUGIN = [] if IS_INSTALLED else ["-p", "ftracefs.pytest_plugin"]
 
@@ -374,3 +375,8 @@ def test_the_plugin_can_be_switched_off_and_is_quiet(session: pytest.Pytester) -
     name = "ftracefs" if IS_INSTALLED else "ftracefs.pytest_plugin"
     switched_off = session.runpytest_subprocess("-p", f"no:{name}", "--fixtures")
     assert "tracefs" not in switched_off.stdout.str()
+
+
+def test_the_documented_example_passes(session: pytest.Pytester) -> None:
+    shutil.copytree(EXAMPLE, session.path, dirs_exist_ok=True)
+    run(session).assert_outcomes(passed=8)
