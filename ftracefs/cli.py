@@ -302,6 +302,10 @@ def _serve(
     os.chdir("/")
     try:
         is_over = serve(tracefs, path, on_ready, owner)
+        if owner is not None and not is_over:
+            # Files that the command had open are still being released: nothing waits for them.
+            logging.shutdown()
+            os._exit(DONE)
     except mountpoint.MountError as error:
         _complain(error)
         return FAILED

@@ -94,10 +94,17 @@ def test_input_and_output_are_the_commands(tmp_path: Path) -> None:
     assert code == 128 + signal.SIGPIPE  # which Python ignores
 
 
+def mounts_on_the_kernels_files() -> list[str]:
+    mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    return [
+        line for line in mountinfo.splitlines() if line.split()[4].startswith(("/sys", "/proc"))
+    ]
+
+
 def test_the_host_sees_nothing_of_it(tmp_path: Path) -> None:
-    before = Path("/proc/self/mountinfo").read_text()
-    assert shell("true", tmp_path)[0] == 0
-    assert Path("/proc/self/mountinfo").read_text() == before
+    before = mounts_on_the_kernels_files()
+    assert shell("mount | grep -c '/sys/kernel/tracing '", tmp_path)[0] == 0
+    assert mounts_on_the_kernels_files() == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -7,6 +7,12 @@ import re
 import pytest
 from support.clients import Client, require
 
+# 28 bytes a call: twice what a buffer of 64 KB holds.
+CALLS = (
+    "for i in 1 2 3 4 5 6 7 8 9 10; do"
+    ' echo "gcd 12 18 x500" > /sys/kernel/tracing/emulator/call; sleep 0.1;'
+    " done"
+)
 TOUCH = "cat /sys/kernel/tracing/README > /dev/null"
 
 
@@ -53,7 +59,7 @@ def test_record_of_more_than_the_buffer_holds_is_spliced_while_it_runs(client: C
         " done' >&2;"
         " trace-cmd report | grep -c 'function: *gcd'"
     )
-    assert int(report) == 5000  # 28 bytes each: twice what the buffer holds
+    assert int(report) == 5000
 
 
 def test_record_of_scheduler_events(client: Client) -> None:
@@ -88,10 +94,8 @@ def test_list(client: Client) -> None:
     assert clocks.startswith("[local] global counter")
 
 
-def test_stream_shows_records_as_they_come(client: Client) -> None:
-    out = client(
-        "trace-cmd stream -p function -l 'vfs_*'"
-        " sh -c 'for i in 1 2 3 4 5; do cat /sys/kernel/tracing/trace_clock; sleep 0.2; done'"
-    )
-    assert "function" in events_of(out)
-    assert " vfs_read" in out
+def test_stream_shows_records_while_they_come(client: Client) -> None:
+    out = client(f"trace-cmd stream -b 64 -p function -l gcd sh -c '{CALLS}'")
+    # What comes at the very end trace-cmd may miss: it reads from its recorders once more, whether
+    # they have got so far or not.
+    assert len(re.findall(r"function: +gcd$", out, re.MULTILINE)) > 1000
