@@ -125,3 +125,14 @@ def test_two_runs_print_alike(one: str, other: str) -> None:
 def test_what_is_printed_otherwise_is_not_alike(other: str) -> None:
     one = "            bash-105     [000] .....     6.454755: vfs_read <-ksys_read"
     assert alike(one) != alike(other)
+
+
+def test_a_printed_text_is_compared_but_for_what_every_run_has_of_its_own(tmp_path: Path) -> None:
+    transcript = "~ cat trace\n# entries: 1\nTASK-PID [000] ..... TIME: vfs_read <-ksys_read\n"
+    line = "            bash-105     [000] .....     6.454755: vfs_read <-ksys_read\n"
+    (tmp_path / "trace").write_text(f"# entries: 1\n\n{line}")
+    assert wrong(transcript, tmp_path) == []
+    (tmp_path / "trace").write_text(f"# entries: 2\n\n{line}")
+    assert len(wrong(transcript, tmp_path)) == 1
+    (tmp_path / "trace").write_text(f"# entries: 1\n{line}{line}")
+    assert len(wrong(transcript, tmp_path)) == 1
