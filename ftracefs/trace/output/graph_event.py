@@ -57,12 +57,20 @@ class EventPrinter:
         self._lines = LinePrinter(context, self._events)
         self._graph = _Stateless(replace(context, graph=context.graph_events), events)
 
+    def is_alone(self, entries: Entries) -> bool:
+        """Whether these can be printed without knowing what comes behind them."""
+        return bool(self._flags & _NUMBERS_ONLY or not np.isin(entries.type, _GRAPH).any())
+
+    def text(self, entries: Entries, next_ts: int | None = None) -> bytes:
+        """The text of entries that are `is_alone`; `next_ts` is the time of the one behind them."""
+        return self._lines.text(entries, next_ts)
+
     def block(self, entries: Entries, start: int, stop: int) -> bytes:
         """The text of entries[start:stop]; blocks are printed one behind the other."""
         next_ts = int(entries.ts[stop]) if stop < len(entries) else None
         part = entries[start:stop]
-        if self._flags & _NUMBERS_ONLY or not np.isin(part.type, _GRAPH).any():
-            return self._lines.text(part, next_ts)
+        if self.is_alone(part):
+            return self.text(part, next_ts)
         planned = self._graph.plan(entries, start, stop)
         texts = self._graph.lines(planned)
         for kind in _GRAPH:

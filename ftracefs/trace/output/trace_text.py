@@ -2,13 +2,15 @@
 
 Linux walks the living buffer, which can go on for ever when the reading itself is traced. Here the
 pages are copied at the open, and the text is made from the copies, block after block as it is read.
+Only calls and returns are put in order all at once: a line may need a return that is far behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ftracefs.ring_buffer.entries import Entries, merge
+from ftracefs.ring_buffer.entries import Entries
+from ftracefs.ring_buffer.merging import Merging
 from ftracefs.ring_buffer.pages import Pages
 from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.output.event_output import TraceEventFunctions
@@ -17,6 +19,8 @@ from ftracefs.trace.output.graph_event import EventPrinter
 from ftracefs.trace.output.output_context import OutputContext
 
 _BLOCK = 8192  # entries
+_RUN = 48  # pages
+_FIRST_RUN = 4
 
 
 class TraceText:
@@ -35,7 +39,8 @@ class TraceText:
         self._header = header
         self._context = context
         self._text = bytearray(header, "utf-8", "surrogateescape")
-        self._pages = pages if isinstance(pages, Pages) else None
+        self._merging = Merging(pages) if isinstance(pages, Pages) else None
+        self._run = _FIRST_RUN
         self._entries = None if isinstance(pages, Pages) else pages
         self._done = 0
         printer = EventPrinter if context.graph is None else GraphPrinter
@@ -65,8 +70,10 @@ class TraceText:
 
     def _more(self) -> bool:
         """Print another block; False when there is none."""
-        if self._pages is not None:
-            self._entries, self._pages = merge(self._pages), None
+        if self._merging is not None:
+            if self._print_run(self._merging):
+                return True
+            self._entries, self._merging = self._merging.rest(), None
         entries = self._entries
         if entries is None:
             return False
@@ -76,4 +83,17 @@ class TraceText:
         self._done = stop
         if is_last:
             self._entries = None
+        return True
+
+    def _print_run(self, merging: Merging) -> bool:
+        """Print the next records, if that is possible without those behind them."""
+        if isinstance(self._printer, GraphPrinter):
+            return False
+        run = merging.run(self._run)
+        self._run = _RUN
+        if not len(run) or not self._printer.is_alone(run):
+            return False
+        merging.advance(run)
+        following = merging.run(1).ts[:1].tolist() if self._context.is_latency else []
+        self._text += self._printer.text(run, *following)
         return True
