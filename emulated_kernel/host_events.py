@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,7 +26,8 @@ from emulated_kernel.tasks import Task, Tasks
 
 log = logging.getLogger(__name__)
 
-EVENTS_PER_SECOND = 200
+EVENTS_PER_SECOND = 200  # of processes that have tasks
+_RECEIVE_BUFFER = 4 << 20
 
 # include/uapi/linux/cn_proc.h, connector.h, netlink.h
 _NETLINK_CONNECTOR = 11
@@ -77,6 +78,8 @@ def open_connector() -> socket.socket | None:
     except OSError:
         return None
     try:
+        # Every process of the host is told of: a burst of others' must not cost ours.
+        connector.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         connector.bind((0, _CN_IDX_PROC))
         payload = struct.pack("=I", _PROC_CN_MCAST_LISTEN)
         message = _CN_MSG.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(payload), 0) + payload
@@ -96,6 +99,20 @@ def _pidfd_open(task: Task) -> int | None:
         with suppress(OSError):
             return os.pidfd_open(pid, flags)
     return None
+
+
+def concerning(events: list[ProcEvent], is_known: Callable[[int], bool]) -> list[ProcEvent]:
+    """The events of processes that have tasks, and of children that these get in `events`."""
+    coming: set[int] = set()
+    found = []
+    for event in events:
+        forks = event.what == _PROC_EVENT_FORK
+        who = event.parent if forks else event.pid
+        if who in coming or is_known(who):
+            found.append(event)
+            if forks:
+                coming.add(event.pid)
+    return found
 
 
 class HostEvents:
@@ -187,6 +204,8 @@ class HostEvents:
                 self.dropped += 1
                 break
             events += parse_events(datagram)
+        # Only what concerns a task counts: a host that compiles something is not ours to follow.
+        events = concerning(events, lambda pid: self._tasks.find(pid) is not None)
         allowed = self._take(len(events))
         self.dropped += len(events) - allowed
         if allowed:
