@@ -57,7 +57,7 @@ step() { # NAME COMMAND...: one test that a command is
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 system_packages() {
-    local wanted=(binutils busybox-static gcc iputils-ping shellcheck xz-utils) missing=() name
+    local wanted=(binutils busybox-static fish gcc groff-base iputils-ping shellcheck xz-utils zsh) missing=() name
     wanted+=(linux-perf perf-tools-unstable trace-cmd)
     [ "${FTRACEFS_REQUIRE_CONFORMANCE:-0}" != 1 ] || wanted+=(linux-source-6.1)
     command -v dpkg-query >/dev/null || return 0
@@ -100,9 +100,9 @@ python_packages() {
 
 shell_scripts() {
     if git rev-parse --git-dir >/dev/null 2>&1; then
-        git ls-files '*.sh' .ci/run
+        git ls-files '*.sh' .ci/run share/bash-completion
     else
-        find . -name .venv -prune -o \( -name '*.sh' -o -path ./.ci/run \) -print
+        find . -name .venv -prune -o \( -name '*.sh' -o -path ./.ci/run -o -path './share/bash-completion/*/*' \) -print
     fi
 }
 

@@ -76,11 +76,30 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_the_wheel_holds_the_manual_page_and_the_completions(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    shared = {
+        name.partition(".data/data/")[2]: archive.read(name)
+        for name in archive.namelist()
+        if ".data/data/" in name
+    }
+    assert shared == {
+        name: (ROOT / name).read_bytes()
+        for name in (
+            "share/man/man1/ftracefs.1",
+            "share/bash-completion/completions/ftracefs",
+            "share/zsh/site-functions/_ftracefs",
+            "share/fish/vendor_completions.d/ftracefs.fish",
+        )
+    }
+
+
 def test_the_sdist_holds_the_packages_and_their_tests(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"LICENSE", "README.md", "mount.sh", "pyproject.toml", "tests/run.sh"}
+    needed |= {"share/man/man1/ftracefs.1", "tools/command_line/man.py"}
     assert (package_files() | needed) - names == set()
 
 

@@ -1,0 +1,1 @@
+"""What a developer runs; nothing of it is installed."""
