@@ -26,7 +26,7 @@ case ${1:-} in
     shift
     ;;
 -h | --help)
-    sed -n 's/^# \{0,1\}//; 2,13p' "${BASH_SOURCE[0]}"
+    sed -n 's/^# \{0,1\}//; 2,12p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
 esac
