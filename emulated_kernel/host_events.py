@@ -8,6 +8,7 @@ its events are acted on is bounded, and what was dropped is counted.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import selectors
@@ -34,6 +35,7 @@ _NETLINK_CONNECTOR = 11
 _CN_IDX_PROC = _CN_VAL_PROC = 1
 _PROC_CN_MCAST_LISTEN = 1
 _NLMSG_DONE = 3
+_SO_ATTACH_FILTER = 26  # include/uapi/asm-generic/socket.h
 _PIDFD_THREAD = os.O_EXCL  # since Linux 6.9
 _PROC_EVENT_FORK, _PROC_EVENT_EXEC, _PROC_EVENT_COMM = 0x1, 0x2, 0x200
 _NLMSGHDR = struct.Struct("=IHHII")
@@ -71,6 +73,34 @@ def parse_events(datagram: bytes) -> Iterator[ProcEvent]:
         offset += -(-length // 4) * 4
 
 
+def drop_the_rest(connector: socket.socket) -> None:
+    """Let the kernel drop what `parse_events` would: the ends of processes, and threads.
+
+    A busy host has hundreds of those a second, each of which would wake the thread here.
+    """
+    what, data = _NLMSGHDR.size + _CN_MSG.size, _NLMSGHDR.size + _CN_MSG.size + _PROC_EVENT.size
+    load, load_to_x, is_equal, is_equal_x, leave = 0x20, 0x07, 0x15, 0x1D, 0x06
+    program = [
+        (load, 0, 0, what),
+        (is_equal, 2, 0, socket.htonl(_PROC_EVENT_FORK)),
+        (is_equal, 5, 0, socket.htonl(_PROC_EVENT_EXEC)),
+        (is_equal, 4, 9, socket.htonl(_PROC_EVENT_COMM)),
+        (load, 0, 0, data + 8),  # the child as a thread and as a process
+        (load_to_x, 0, 0, 0),
+        (load, 0, 0, data + 12),
+        (is_equal_x, 4, 5, 0),
+        (load, 0, 0, data),
+        (load_to_x, 0, 0, 0),
+        (load, 0, 0, data + 4),
+        (is_equal_x, 0, 1, 0),
+        (leave, 0, 0, 0xFFFFFFFF),
+        (leave, 0, 0, 0),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    fprog = struct.pack("@HP", len(program), ctypes.addressof(code))
+    connector.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, fprog)
+
+
 def open_connector() -> socket.socket | None:
     """A socket that gives the host's process events, or None where that is not allowed."""
     try:
@@ -80,6 +110,7 @@ def open_connector() -> socket.socket | None:
     try:
         # Every process of the host is told of: a burst of others' must not cost ours.
         connector.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        drop_the_rest(connector)
         connector.bind((0, _CN_IDX_PROC))
         payload = struct.pack("=I", _PROC_CN_MCAST_LISTEN)
         message = _CN_MSG.pack(_CN_IDX_PROC, _CN_VAL_PROC, 0, 0, len(payload), 0) + payload

@@ -84,10 +84,13 @@ class Session:
             self.ftrace.text_poke.between_phases = self._let_others_run
             self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
             self.host_events = HostEvents(machine, self.tasks)
-            self.workload.start("tick", TICK_HZ, self.workload.tick)
-            self.workload.start("stats", TICK_HZ, mirrored.settle_stats)
+            self.workload.start("tick", TICK_HZ, lambda: self._tick(mirrored))
             self.network = Network(machine)
             self.workload.start("net", NET_HZ, self.network.traffic)
+
+    def _tick(self, mirrored: MirroredCallers) -> None:
+        self.workload.tick()
+        mirrored.settle_stats()
 
     def kallsyms_text(self) -> str:
         """The symbols of kernel, engine and modules, as /proc/kallsyms has them."""

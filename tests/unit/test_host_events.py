@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from emulated_kernel.host_events import ProcEvent, concerning
+import socket
+import struct
+
+import pytest
+
+from emulated_kernel.host_events import ProcEvent, concerning, drop_the_rest, parse_events
 
 FORK, EXEC, COMM = 0x1, 0x2, 0x200
 
@@ -24,3 +29,32 @@ def test_a_child_and_its_children_are_followed_from_their_fork_on() -> None:
         ProcEvent(FORK, 14, 13),
     ]
     assert concerning(events, {10}.__contains__) == events[1:5]
+
+
+def datagram(what: int, *words: int) -> bytes:
+    """As the connector sends it: netlink header, connector header, event."""
+    event = struct.pack("=IIQ8I", what, 0, 12345, *words, *[0] * (8 - len(words)))
+    connector = struct.pack("=IIIIHH", 1, 1, 7, 0, len(event), 0)
+    return struct.pack("=IHHII", 16 + len(connector) + len(event), 3, 0, 0, 0) + connector + event
+
+
+def test_the_kernel_drops_ends_and_threads_and_what_else_is_not_parsed() -> None:
+    wanted = [datagram(FORK, 10, 10, 11, 11), datagram(EXEC, 11, 11), datagram(COMM, 11, 11)]
+    others = [
+        datagram(FORK, 10, 10, 12, 11),  # a thread
+        datagram(EXEC, 12, 11),
+        datagram(COMM, 12, 11),
+        datagram(0x80000000, 11, 11),  # an end
+        datagram(0x4, 11, 11),  # another user
+        datagram(0x0, 0),  # the answer to whoever starts to listen
+    ]
+    assert not [event for other in others for event in parse_events(other)]
+    sender, connector = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with sender, connector:
+        drop_the_rest(connector)
+        for message in [*others, *wanted, *others]:
+            sender.send(message)
+        assert [connector.recv(4096) for _ in wanted] == wanted
+        connector.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            connector.recv(4096)
