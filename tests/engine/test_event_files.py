@@ -211,9 +211,9 @@ def test_the_directories_hold_what_linux_has_for_each_kind(shell: Shell) -> None
     assert names("events") == [
         *("enable", "ftrace", "header_event", "header_page", "irq", "power", "sched"),
     ]
-    assert names("events/sched") == sorted(["enable", *SCHED])
-    assert names("events/irq") == sorted(["enable", *IRQ])
-    assert names("events/sched/sched_switch") == ["enable", "format", "id"]
+    assert names("events/sched") == sorted(["enable", "filter", *SCHED])
+    assert names("events/irq") == sorted(["enable", "filter", *IRQ])
+    assert names("events/sched/sched_switch") == ["enable", "filter", "format", "id"]
     assert names("events/ftrace/function") == ["format", "id"]
     assert names("events/ftrace/funcgraph_entry") == ["format"]
     assert len(names("events/ftrace")) == 18
