@@ -14,9 +14,10 @@ from support.graph_rig import NAMES, GraphRig, Sym
 from support.model_writer import function_record, print_record
 
 from emulated_kernel.kallsyms import Kallsyms
-from ftracefs.ring_buffer.entries import merge
+from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, TraceIter
-from ftracefs.trace.output.graph import GraphPrinter, next_of_cpu
+from ftracefs.trace.output.event_output import TRACE_GRAPH_ENT
+from ftracefs.trace.output.graph import GraphPrinter, _is_leaf, next_of_cpu
 from ftracefs.trace.output.graph_layout import (
     DEFAULT_GRAPH_FLAGS,
     GraphFlags,
@@ -516,3 +517,17 @@ def test_there_may_be_no_heads() -> None:
     bare = "# tracer: function_graph\n#\n"
     assert _header(ALL_COLUMNS, off=TraceIter.CONTEXT_INFO) == bare
     assert _header(ALL_COLUMNS, on=TraceIter.LATENCY_FMT, entries=0) == bare
+
+
+def test_a_short_record_at_the_very_end_of_the_pages_is_no_return() -> None:
+    words = np.zeros(10, dtype=np.uint32)
+    words[0], words[7] = TRACE_GRAPH_ENT, 900  # a call, and an event of three words
+    entries = Entries(
+        words,
+        at=np.array([0, 7]),
+        length=np.array([20, 12]),
+        ts=np.array([1, 2], dtype=np.uint64),
+        cpu=np.array([0, 0]),
+        end=np.array([24, 40]),
+    )
+    assert _is_leaf(entries, np.array([0, 1]), np.array([1, -1])).tolist() == [False, False]

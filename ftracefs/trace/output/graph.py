@@ -384,7 +384,11 @@ def _is_leaf(entries: Entries, indices: I64, following: I64) -> Mask:
     returns = following[leaf]
     words, at = entries.words, entries.at
     same = words[at[returns]] & 0xFFFF == TRACE_GRAPH_RET
+    # Only of returns: another record may be shorter, and the last of all words.
+    calls, returns = at[calls[same]], at[returns[same]]
+    equal = np.ones(len(calls), dtype=np.bool_)
     for word in (1, 2, 3):  # pid and func
-        same &= words[at[calls] + word] == words[at[returns] + word]
+        equal &= words[calls + word] == words[returns + word]
+    same[same] = equal
     leaf[leaf] = same
     return leaf
