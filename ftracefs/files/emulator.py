@@ -30,6 +30,7 @@ from ftracefs.trace.tracing import FunctionCall, Tracing
 
 MAX_ARGUMENTS = 6
 MAX_COUNT = 10**9
+_MAX_DIGITS = 70  # more than any number of 64 bits has
 _BATCH_S = 0.05  # how long a caller may have to wait until an interrupt is noticed
 _MAX_ERRNO = 4095
 _U64 = (1 << 64) - 1
@@ -110,8 +111,11 @@ def parse_call(data: bytes, functions: KernelFunctions, pid: int) -> FunctionCal
     name, *rest = words
     count = 1
     if rest and rest[-1][0] == "x" and rest[-1][1:].isdecimal():
-        count = int(rest.pop()[1:])
-    if not 1 <= count <= MAX_COUNT or len(rest) > MAX_ARGUMENTS:
+        digits = rest.pop()[1:].lstrip("0")
+        count = int(digits[:_MAX_DIGITS] or "0")
+        if count > MAX_COUNT:
+            raise TracefsError(errno.ERANGE, f"at most {MAX_COUNT} times")
+    if not count or len(rest) > MAX_ARGUMENTS:
         raise TracefsError(errno.EINVAL, f"{count} times {len(rest)} arguments")
     address = functions.address(name)
     if address is None:
@@ -120,6 +124,8 @@ def parse_call(data: bytes, functions: KernelFunctions, pid: int) -> FunctionCal
 
 
 def _argument(word: str, functions: KernelFunctions) -> int:
+    if len(word) > _MAX_DIGITS and word.lstrip("+-").isdecimal():
+        raise TracefsError(errno.ERANGE, "no 64-bit number")
     try:
         value = int(word, 0)
     except ValueError:

@@ -19,6 +19,7 @@ _SPACES = b" \t\n\v\f\r"
 _NUMBER = re.compile(rb"(-?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _SEPARATORS = (b"", b" ", b"\t", b"\n")
 _INT_MAX = (1 << 31) - 1
+_TMPBUFLEN = 22  # what proc_get_long looks at
 
 
 def proc_dointvec(data: bytes) -> tuple[int, int]:
@@ -28,6 +29,8 @@ def proc_dointvec(data: bytes) -> tuple[int, int]:
     if match is None or text[match.end() : match.end() + 1] not in _SEPARATORS:
         raise TracefsError(errno.EINVAL, f"{data!r} is no integer")
     digits = match[2].decode()
+    if len(digits) > _TMPBUFLEN:
+        raise TracefsError(errno.EINVAL, "too many digits for an int")
     value = int(digits, 8) if digits[0] == "0" and digits.isdecimal() else int(digits, 0)
     if value > _INT_MAX + bool(match[1]):
         raise TracefsError(errno.EINVAL, f"{data!r} does not fit an int")

@@ -51,6 +51,9 @@ def test_a_call_is_a_name_arguments_and_a_count(tree: Tree, functions: KernelFun
         (b"add_one what", errno.EINVAL),
         (b"add_one 1 x0", errno.EINVAL),
         (b"add_one 99999999999999999999", errno.ERANGE),
+        (b"add_one " + b"1" * 5000, errno.ERANGE),
+        (b"add_one 1 x1000000001", errno.ERANGE),
+        (b"add_one 1 x" + b"1" * 5000, errno.ERANGE),
     ],
 )
 def test_what_is_no_call_is_refused(functions: KernelFunctions, text: bytes, code: int) -> None:

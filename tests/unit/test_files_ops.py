@@ -209,7 +209,9 @@ def test_an_integer_is_read_as_the_kernel_does(data: bytes, value: int, taken: i
     assert proc_dointvec(data) == (value, taken)
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"on", b"1x", b"--1", b"2147483648", b"+1"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"on", b"1x", b"--1", b"2147483648", b"+1", b"1" * 5000]
+)
 def test_what_is_no_int_is_refused(data: bytes) -> None:
     with pytest.raises(TracefsError) as error:
         proc_dointvec(data)
