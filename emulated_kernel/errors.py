@@ -33,6 +33,10 @@ class AssemblerError(ImageError):
     """Sources that cannot be assembled: `file:line: what: the line`, one line for each."""
 
 
+class MachineOffError(EmulatedKernelError):
+    """The machine has been switched off: what was asked of it will not be done."""
+
+
 class ModuleError(EmulatedKernelError):
     """A module that cannot be loaded or unloaded; `errno` says why."""
 

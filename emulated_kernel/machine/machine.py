@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
-from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout, MachineOffError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine.clock import ClockSource
 from emulated_kernel.machine.memory import (
@@ -299,7 +299,7 @@ class Machine:
     def _submit(self, job: _Job[Any]) -> None:
         with self._wake:
             if self._closing:
-                raise EmulatedKernelError("the machine is switched off")
+                raise MachineOffError("the machine is switched off")
             self._queue.append(job)
             self._wake.notify()
 
@@ -337,7 +337,7 @@ class Machine:
             elif job is not None:
                 job.execute()
             self._notify_after_slice()
-        error = EmulatedKernelError("the machine is switched off")
+        error = MachineOffError("the machine is switched off")
         for left in self._queue:
             left.fail(error)
 

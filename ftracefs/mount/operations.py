@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from emulated_kernel.errors import MachineOffError
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import (
     Caller,
@@ -116,8 +117,10 @@ class Operations:
         except TracefsError as error:
             log.debug("%s: %s (%s)", name, error, errno.errorcode.get(error.errno, error.errno))
             code = error.errno
+        except MachineOffError:
+            code = errno.ENOTCONN  # the mount is on its way out
         except BaseException:
-            log.exception("%s%r failed: this is a bug", name, args)
+            log.exception("%s%.200r failed: this is a bug", name, args)
             code = errno.EIO
         if name in ("init", "destroy"):  # fusepy cannot pass an error of these on
             return 0
