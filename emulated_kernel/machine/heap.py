@@ -34,6 +34,10 @@ class Heap:
         self._starts[index : index + 1] = [where for where, _ in rest]
         self._sizes.update(rest)
 
+    def stretches(self) -> list[tuple[int, int]]:
+        """What is free: (start, size), ascending."""
+        return [(start, self._sizes[start]) for start in self._starts]
+
     def free(self, at: int) -> None:
         """Take back what `alloc` gave."""
         size = self.used.pop(at)

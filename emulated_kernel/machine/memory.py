@@ -63,6 +63,8 @@ GUEST_PHYS, GUEST_LIMIT = 72 * MIB, 56 * MIB  # what the guest's own page alloca
 # entries, where text and trampolines begin.
 HEAP_PHYS, HEAP_LIMIT = 128 * MIB + 0xE0000, RAM_BYTES - 128 * MIB - 0xE0000
 
+_TRIM_BYTES, _TRIM_STRETCH = 4 * MIB, 256 * 1024
+
 _PRESENT, _WRITE, _ACCESSED, _DIRTY, _LARGE, _NX = 1, 2, 0x20, 0x40, 0x80, 1 << 63
 
 
@@ -105,6 +107,7 @@ class Memory:
         self._array = np.frombuffer(self.ram, dtype=np.uint8)
         self._next_table = TABLES
         self._heap = Heap(HEAP_PHYS, HEAP_LIMIT)
+        self._freed = 0  # bytes, since the last time the host was given some back
         self.cr3 = self._build_page_tables()
 
     # --- addresses -------------------------------------------------------------------------------
@@ -201,7 +204,19 @@ class Memory:
 
     def free(self, address: int) -> None:
         """Give back what `alloc` gave."""
-        self._heap.free(address - PAGE_OFFSET)
+        at = address - PAGE_OFFSET
+        self._freed += self._heap.used[at]
+        self._heap.free(at)
+        if self._freed >= _TRIM_BYTES:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Give the host back what is behind large free stretches."""
+        self._freed = 0
+        for start, size in self._heap.stretches():
+            first, end = -(-start // PAGE) * PAGE, (start + size) // PAGE * PAGE
+            if end - first >= _TRIM_STRETCH:
+                self.ram.madvise(mmap.MADV_REMOVE, first, end - first)
 
     # --- page tables -----------------------------------------------------------------------------
 

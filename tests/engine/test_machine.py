@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -275,3 +276,19 @@ def test_the_real_clock_follows_the_hosts(machine: Machine) -> None:
 def test_a_machine_has_one_to_eight_vcpus(image: KernelImage, number: int) -> None:
     with pytest.raises(ValueError, match="vCPUs"):
         Machine(image, nr_cpus=number)
+
+
+def test_memory_that_was_used_and_freed_is_the_hosts_again(machine: Machine) -> None:
+    def resident() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssShmem")) >> 10
+
+    before = resident()
+    pages = [machine.alloc(1 << 20) for _ in range(64)]
+    for page in pages:
+        machine.memory.write(page, b"x" * (1 << 20))
+    assert resident() >= before + 64
+    for page in pages:
+        machine.free(page)
+    assert resident() < before + 16
+    assert machine.memory.read(machine.alloc(1 << 20), 1 << 20) == bytes(1 << 20)
