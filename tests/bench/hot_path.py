@@ -72,6 +72,84 @@ FUNC_NOTRACE bench_loop_many
 ENDFUNC bench_loop_many
 """
 
+# The least that a record can cost: what is saved is what the writer itself needs, all is in line,
+# the words of the ring and the time are at fixed addresses. The ring is one page, the clock stands.
+INLINED = f"""
+.text
+.balign 128
+FUNC_NOTRACE bench_inlined_writer
+    push rax
+    push r8
+    push r9
+    cmp dword ptr [rip + bench_guard], 0
+    jne .Lout
+    mov r8, [rip + bench_clock]
+    mov r9, r8
+    sub r9, [rip + bench_stamp]
+    mov r10, [rip + bench_tail]
+    lea r11, [r10 + 28]
+    mov rax, [rip + bench_end]
+    sub rax, r11
+    or rax, r9
+    shr rax, 27
+    jne .Lpage
+.Lreserved:
+    mov [rip + bench_stamp], r8
+    mov [rip + bench_tail], r11
+    shl r9d, 5
+    or r9d, 6
+    mov [r10], r9d
+    mov rax, gs:[TRACE_CTX]
+    add rax, 1
+    mov [r10 + 4], rax
+    mov rax, [rsp + 24]
+    sub rax, 5
+    mov [r10 + 12], rax
+    mov rax, [rsp + 32]
+    mov [r10 + 20], rax
+    inc qword ptr [rip + bench_events]
+.Lout:
+    pop r9
+    pop r8
+    pop rax
+    ret
+.Lpage:
+    lea r10, [rip + bench_page]
+    lea rax, [r10 + 4096]
+    mov [rip + bench_end], rax
+    add r10, 16
+    lea r11, [r10 + 28]
+    xor r9d, r9d
+    jmp .Lreserved
+ENDFUNC bench_inlined_writer
+.balign 128
+FUNC_NOTRACE bench_inlined
+    call bench_inlined_writer
+    ret
+ENDFUNC bench_inlined
+.balign 128
+FUNC_NOTRACE bench_loop_inlined
+    push rbx
+    mov ebx, {CALLS}
+.balign 16
+1:  call bench_inlined
+    dec ebx
+    jne 1b
+    pop rbx
+    ret
+ENDFUNC bench_loop_inlined
+.data
+.balign 64
+bench_clock: .quad 5
+bench_stamp: .quad 5
+bench_tail: .quad 0
+bench_end: .quad 0
+bench_events: .quad 0
+bench_guard: .quad 0
+.balign 4096
+bench_page: .zero 4096
+"""
+
 
 def _cells(name: str, instruction: str) -> str:
     """A loop with many accesses of one word."""
@@ -92,7 +170,7 @@ def _source() -> str:
     cells = _cells("load", "mov rax, [rip + bench_cell]")
     cells += _cells("store", "mov [rip + bench_cell], rax")
     data = f".data\n.balign 64\nbench_order:\n    .quad {order}\nbench_cell:\n    .quad 0\n"
-    return f"{SOURCE}{cells}{many}{data}"
+    return f"{SOURCE}{INLINED}.text\n{cells}{many}{data}"
 
 
 class Bench:
@@ -171,6 +249,7 @@ def _states(bench: Bench) -> dict[str, tuple[str, Callable[[], None], Callable[[
         "function, many": ("many", function, nop),
         "off": ("hot", off, on),
         "two ops": ("hot", two, none),
+        "inlined": ("inlined", nothing, nothing),
         "graph": ("hot", lambda: bench.tracer("function_graph"), nop),
     }
 
@@ -213,6 +292,7 @@ def figures(peer: dict[str, float]) -> Iterator[Figure]:
     yield Figure("untraced call", median(untraced), "ns", min(untraced))
     yield Figure(name, median(one), "ns", min(one), peer[name] / 7, peer=peer[name])
     yield ratio(one, untraced, "  in untraced calls", 6.5)
+    yield ratio(one, added("inlined", "untraced"), "  of a fully inlined writer", 1.5)
     name = "function, all functions, added"
     yield Figure(f"{FUNCTIONS} functions, added", median(many), "ns", min(many), peer=peer[name])
     yield ratio(many, runs["untraced, many"], "  in untraced calls", 3.5)

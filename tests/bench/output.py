@@ -89,7 +89,8 @@ def _best(work: Callable[[], int]) -> float:
     return best
 
 
-def _read_pipe(context: OutputContext) -> int:
+def _read_pipe(context: OutputContext, size: int) -> float:
+    """Seconds for all lines of a full buffer."""
     memory = Memory()
     buffer = RingBuffer(memory, [memory.alloc(4096)], PAGES * BUF_PAGE_SIZE)
     cpu = buffer.cpus[0]
@@ -103,27 +104,23 @@ def _read_pipe(context: OutputContext) -> int:
     cpu._set(entries=(PAGES - 1) * RECORDS, end=last + 4096)
     pipe = TracePipe(buffer)
     start = time.thread_time()
-    while pipe.read(4096, context):
+    while pipe.read(size, context):
         pass
-    _PIPE_SECONDS.append(time.thread_time() - start)
-    return PAGES * RECORDS
-
-
-_PIPE_SECONDS: list[float] = []
+    return time.thread_time() - start
 
 
 def figures(_peer: dict[str, float]) -> Iterator[Figure]:
     """The lines of the table."""
     pages, mixed, context = _pages(), _pages(markers=True), _context()
     entries = merge(pages)
-    for _ in range(3):
-        _read_pipe(context)
+    sizes = (4096, 1 << 17)
+    seconds = {size: min(_read_pipe(context, size) for _ in range(3)) for size in sizes}
     rates = {
         "decoded and merged": _best(lambda: len(merge(pages))),
         "the same with markers on every page": _best(lambda: len(merge(mixed))),
         "printed": _best(lambda: format_entries(entries, context).count(b"\n")),
         "trace, all of it": _best(lambda: format_entries(merge(pages), context).count(b"\n")),
-        "trace_pipe, 4096 bytes a read": PAGES * RECORDS / min(_PIPE_SECONDS),
+        **{f"trace_pipe, {size} bytes a read": PAGES * RECORDS / seconds[size] for size in sizes},
     }
     for name, rate in rates.items():
         yield Figure(name, rate, "lines/s", more_is_better=True)
