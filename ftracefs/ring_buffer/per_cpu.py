@@ -362,19 +362,23 @@ class RingBufferPerCpu:
         self.consume(count, end, ts)
 
     def _pass_pages(self, count: int) -> None:
-        """Put the reader `count` pages ahead; what he passes is consumed, but for the count."""
+        """Put the reader `count` pages ahead; what he passes is consumed, but for the count.
+
+        The writer has left all that are passed.
+        """
         words = self._words()
         table = self._descriptors(self._table, self.nr_pages)
         where = (words.head // _DESC_BYTES + np.arange(count)) % self.nr_pages
-        taken: list[int] = table[where, 0].tolist()
-        passed = [self._reader_page, *taken[:-1]]
-        self._read_bytes += sum(self._commit(page, words) for page in passed) - self._read
+        taken = table[where, 0]
+        passed = np.concatenate([np.array([self._reader_page], dtype=np.uint64), taken[:-1]])
+        ram = self._memory.ram_array.view(np.uint64)
+        commits = ((passed - np.uint64(PAGE_OFFSET)) // np.uint64(8)).astype(np.intp) + 1
+        self._read_bytes += int((ram[commits] & np.uint64(_COMMIT_MASK)).sum()) - self._read
+        ram[commits] = 0
         table[where, 0] = passed
         table[where, 1] = 0
-        for page in passed:
-            self._memory.set_u64(page + 8, 0)
         self._set(head=(words.head + count * _DESC_BYTES) % words.pages_bytes)
-        self._reader_page = taken[-1]
+        self._reader_page = int(taken[-1])
         self._read = 0
         self._read_stamp = self._memory.u64(self._reader_page)
         self._lost_events = 0

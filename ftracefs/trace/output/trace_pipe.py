@@ -115,7 +115,7 @@ class TracePipe:
         printer = LinePrinter(context, events, relative=False)
         text, ends = printer.text_and_ends(entries)
         self._line_bytes = max(1.0, len(text) / len(entries))
-        too_long = np.flatnonzero(np.diff(ends, prepend=0) > _SEQ_BYTES)
+        too_long = np.flatnonzero(ends - np.concatenate([[0], ends[:-1]]) > _SEQ_BYTES)
         count = int(np.searchsorted(ends, room, "right"))
         if len(too_long):
             count = min(count, int(too_long[0]))
