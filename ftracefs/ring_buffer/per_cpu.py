@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.machine.clock import ClockWords
@@ -368,8 +369,8 @@ class RingBufferPerCpu:
         """
         words = self._words()
         table = self._descriptors(self._table, self.nr_pages)
-        where = (words.head // _DESC_BYTES + np.arange(count)) % self.nr_pages
-        taken = table[where, 0]
+        where = self._from_head(words, count)
+        taken = table[where, 0].copy()
         passed = np.concatenate([np.array([self._reader_page], dtype=np.uint64), taken[:-1]])
         ram = self._memory.ram_array.view(np.uint64)
         commits = ((passed - np.uint64(PAGE_OFFSET)) // np.uint64(8)).astype(np.intp) + 1
@@ -442,6 +443,13 @@ class RingBufferPerCpu:
         pages: list[int] = table[where % self.nr_pages, 0].tolist()
         return pages
 
+    def _from_head(self, words: _Words, count: int) -> slice | npt.NDArray[np.int64]:
+        """Where the descriptors of `count` pages stand in the table, from HEAD on."""
+        head = words.head // _DESC_BYTES
+        if head + count <= self.nr_pages:
+            return slice(head, head + count)
+        return np.arange(head, head + count) % self.nr_pages
+
     def read_page(self, length: int = BUF_PAGE_SIZE, full: bool = False) -> bytes | None:
         """Consume a page the way trace_pipe_raw hands it out (ring_buffer_read_page).
 
@@ -491,15 +499,16 @@ class RingBufferPerCpu:
         is_consumed = self._read >= self._commit(self._reader_page, words)
         if count <= 0 or not is_consumed or words.overrun != self._last_overrun:
             return b""
-        where = (words.head // _DESC_BYTES + np.arange(count)) % self.nr_pages
-        rows = self._descriptors(self._table, self.nr_pages)[where]
+        rows = self._descriptors(self._table, self.nr_pages)[self._from_head(words, count)]
         numbers = ((rows[:, 0] - np.uint64(PAGE_OFFSET)) // np.uint64(PAGE_SIZE)).astype(np.intp)
         pages = self._memory.ram_array.view(np.uint32).reshape(-1, PAGE_WORDS)[numbers]
         commit = pages[:, 2].astype(np.int64) & _COMMIT_MASK
         nothing = np.zeros(count, dtype=np.int64)
         ends = data_ends(Pages(pages, commit, nothing, nothing))
-        for end in np.unique(ends).tolist():
-            pages[ends == end, HDR_WORDS + end // 4 :] = 0
+        different = set(ends.tolist())
+        for end in different:
+            of_it = slice(None) if len(different) == 1 else ends == end
+            pages[of_it, HDR_WORDS + end // 4 :] = 0
         pages[:, 2], pages[:, 3] = ends, 0
         self.consume_pages(count, int(rows[:, 1].sum()), int(commit[-1]), self._read_stamp)
         return pages.tobytes()

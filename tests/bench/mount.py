@@ -77,9 +77,8 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _run_ns(pid: int) -> int:
-    """Nanoseconds that the threads of a process have run, finer than its CPU time in ticks."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+    """Processor time of a process, by the clock that clock_getcpuclockid(3) names."""
+    return time.clock_gettime_ns(~pid << 3 | 2)
 
 
 FIRST_LINE = """
