@@ -18,11 +18,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import Machine
-from emulated_kernel.procfs import read_other_process, read_tgid
+from emulated_kernel.procfs import (
+    UNKNOWN_START,
+    HostProcess,
+    read_other_process,
+    read_tgid,
+)
 from emulated_kernel.tasks import Task, Tasks
 
 log = logging.getLogger(__name__)
@@ -121,6 +126,11 @@ def open_connector() -> socket.socket | None:
         connector.close()
         return None
     return connector
+
+
+def _gone_child(pid: int, parent: HostProcess) -> HostProcess:
+    """A child that could not be looked at, most likely since it has ended, as its fork left it."""
+    return replace(parent, pid=pid, ppid=parent.pid, start_time=UNKNOWN_START, child_faults=0)
 
 
 def _pidfd_open(task: Task) -> int | None:
@@ -255,10 +265,12 @@ class HostEvents:
     def _follow(self, events: list[ProcEvent]) -> None:
         for event in events:
             known = self._tasks.find(event.pid)
-            if event.what == _PROC_EVENT_FORK and self._tasks.find(event.parent) is None:
+            parent = self._tasks.find(event.parent)
+            forks = event.what == _PROC_EVENT_FORK
+            if (parent if forks else known) is None:
                 continue  # its first file operation would bring it, if there ever is one
-            if event.what != _PROC_EVENT_FORK and known is None:
-                continue
             process = read_other_process(event.pid)
+            if process is None and forks and known is None and parent is not None:
+                process = _gone_child(event.pid, parent.process)
             if process is not None:
                 self._tasks.task_of(process)

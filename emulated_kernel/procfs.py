@@ -13,6 +13,9 @@ _PPID, _CHILD_FAULTS, _PRIORITY, _START_TIME, _PROCESSOR = 1, 8, 15, 19, 36
 _MAX_RT_PRIO, _DEFAULT_PRIO = 100, 120
 
 
+UNKNOWN_START = -1  # the start time of a process that was gone before anybody looked at it
+
+
 @dataclass(frozen=True, slots=True)
 class HostProcess:
     """A thread of the host: a pid is only unique together with the start time (clock ticks).

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.machine import Machine, Rest, Vcpu
-from emulated_kernel.procfs import HostProcess, exists, read_other_process, read_tgid
+from emulated_kernel.procfs import UNKNOWN_START, HostProcess, exists, read_other_process, read_tgid
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,8 @@ class Tasks:
     def _task_of(self, process: HostProcess) -> Task:
         task = self._tasks.get(process.pid)
         if task is not None and process.pid != 1:
-            if task.process.start_time == process.start_time and self._is_alive(task):
+            same = task.process.start_time in (process.start_time, UNKNOWN_START)
+            if same and self._is_alive(task):
                 return self._updated(task, process)
             self.exit(task)
         if process.pid == 1:
