@@ -127,12 +127,13 @@ def _watch(owner: int, events: queue.SimpleQueue[str]) -> None:
 def _take_down(path: Path, session: threading.Thread) -> bool:
     """Unmount and see FUSE end; False when it goes on because files are held open."""
     deadline = time.monotonic() + BUSY_TIMEOUT
-    while session.is_alive():
-        reason = mountpoint.unmount(path)
+    # Once it is gone the place is free: what is mounted there a moment later is somebody else's.
+    while session.is_alive() and (reason := mountpoint.unmount(path)):
         session.join(RETRY_INTERVAL)
         if session.is_alive() and time.monotonic() > deadline:
             log.warning("detaching %s: %s", path, reason)
             mountpoint.unmount(path, lazy=True)
             session.join(DETACHED_TIMEOUT)
             return not session.is_alive()
-    return True
+    session.join(BUSY_TIMEOUT + DETACHED_TIMEOUT)
+    return not session.is_alive()
