@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # description: every command of a shell is a fork of it, however soon it is over
-# needs: root, for the kernel's process events
+# needs: root
 set -eu
-if [ "$(id -u)" != 0 ]; then exit 0; fi
 echo kernel_clone > set_ftrace_filter
 echo $$ > set_ftrace_pid
 echo function > current_tracer

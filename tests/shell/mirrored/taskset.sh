@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # description: a process runs on the vCPU of the host CPU it is pinned to
-# needs: taskset, two CPUs
+# needs: two CPUs
 set -eu
 echo vfs_read > set_ftrace_filter
 echo function > current_tracer
