@@ -87,14 +87,8 @@ FUNC_NOTRACE __trace_array_puts
     jb .Lnothing
     RB_COMMON TRACE_PRINT
     mov [r10 + PRINT_IP], rcx
-    lea rdi, [r10 + PRINT_BUF]
-    lea r8, [r10 + rdx + 4]                 # end of the record
-    mov ecx, ebx
-    rep movsb
-    mov rcx, r8
-    sub rcx, rdi
-    xor eax, eax
-    rep stosb
+    RB_COPY PRINT_BUF
+    RB_ZERO_REST
     RB_COMMIT
     mov eax, ebx
     pop rbx

@@ -9,8 +9,7 @@ RAW_DATA_ID = 12                            # from four bytes before the payload
 
 # long tracing_mark_write(u64 *buffers, const char *ubuf, size_t cnt, unsigned long ip)
 # One print record: a newline is added if the text has none, and a NUL. Returns the bytes taken, at
-# most TRACE_BUF_SIZE, or -EBADF when nothing can be recorded. What the record holds beyond its text
-# is zero, where Linux leaves what was in the page.
+# most TRACE_BUF_SIZE, or -EBADF when nothing can be recorded.
 FUNC_NOTRACE tracing_mark_write
     push rbp
     mov rbp, rsp
@@ -30,18 +29,12 @@ FUNC_NOTRACE tracing_mark_write
     jb .Lbadf
     RB_COMMON TRACE_PRINT
     mov [r10 + PRINT_IP], rcx
-    lea rdi, [r10 + PRINT_BUF]
-    lea r8, [r10 + rdx + 4]                 # end of the record
-    mov ecx, ebx
-    rep movsb
+    RB_COPY PRINT_BUF
     cmp byte ptr [rdi - 1], 10              # of an empty text: the last byte of ip, as in Linux
     je 1f
     mov byte ptr [rdi], 10
     inc rdi
-1:  mov rcx, r8
-    sub rcx, rdi
-    xor eax, eax
-    rep stosb
+1:  RB_ZERO_REST
     RB_COMMIT
     mov rax, rbx
     pop rbx
@@ -75,14 +68,8 @@ FUNC_NOTRACE tracing_mark_raw_write
     call ring_buffer_lock_reserve
     jb .Lbadf
     RB_COMMON TRACE_RAW_DATA
-    lea rdi, [r10 + RAW_DATA_ID]
-    lea r8, [r10 + rdx + 4]
-    mov ecx, ebx
-    rep movsb
-    mov rcx, r8
-    sub rcx, rdi
-    xor eax, eax
-    rep stosb
+    RB_COPY RAW_DATA_ID
+    RB_ZERO_REST
     RB_COMMIT
     mov rax, rbx
     pop rbx
