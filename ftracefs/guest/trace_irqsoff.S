@@ -284,17 +284,7 @@ FUNC_NOTRACE stop_critical_timing
     TRACE_CLOCK
     mov rax, r8
     sub rax, [rbx + IC_TIMESTAMP]
-    mov rcx, [rip + tracing_thresh]
-    test rcx, rcx
-    je .Lmaximum
-    cmp rax, rcx
-    jb .Lrestart
-    jmp .Lreport
-.Lmaximum:
-    mov rcx, [rip + irqsoff_max_latency]
-    cmp rax, [rcx]
-    jbe .Lrestart
-.Lreport:
+    REPORT_LATENCY irqsoff_max_latency, .Lrestart
     mov [rsp + IRQSOFF_MAX_LATENCY], rax
     call function_trace_call
     mov r9, r12

@@ -144,17 +144,7 @@ FUNC_NOTRACE probe_wakeup_sched_switch
     TRACE_CLOCK
     mov rax, r8
     sub rax, [rip + wakeup_timestamp]
-    mov rcx, [rip + tracing_thresh]
-    test rcx, rcx
-    je .Lmaximum
-    cmp rax, rcx
-    jb .Lreset
-    jmp .Lreport
-.Lmaximum:
-    mov rcx, [rip + wakeup_max_latency]
-    cmp rax, [rcx]
-    jbe .Lreset
-.Lreport:
+    REPORT_LATENCY wakeup_max_latency, .Lreset
     mov [rip + wakeup_latency], rax
     mov eax, HC_WAKEUP_MAX
     int HYPERCALL
