@@ -53,11 +53,6 @@ def kernel() -> Iterator[Mounted]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def pids() -> Iterator[int]:
-    return iter(range(500, 10_000))
-
-
 @pytest.fixture
 def sh(kernel: Mounted, pids: Iterator[int]) -> Iterator[Process]:
     with tidy_process(kernel, next(pids)) as process:
