@@ -100,6 +100,17 @@ class Tracepoints:
             raise TracepointError(errno.ENOENT, f"{name} has no such probe")
         self._publish(name, new)
 
+    def set_probe(
+        self, name: str, func: int, data: int, on: bool, prio: int = TRACEPOINT_DEFAULT_PRIO
+    ) -> None:
+        """Register a probe or take it out; nothing where this kernel has no such tracepoint."""
+        if not self.exists(name):
+            return
+        if on:
+            self.tracepoint_probe_register(name, func, data, prio)
+        else:
+            self.tracepoint_probe_unregister(name, func, data)
+
     def _tracepoint(self, name: str) -> int:
         try:
             return self._labels[_PREFIX + name]

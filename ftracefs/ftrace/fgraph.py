@@ -120,14 +120,8 @@ class FunctionGraph:
 
     def _watch_sched_switch(self, on: bool) -> None:
         """Have the scheduler, if there is one, call ftrace_graph_probe_sched_switch."""
-        tracepoints = self._state.tracepoints
         probe = self._labels["ftrace_graph_probe_sched_switch"]
-        if not tracepoints.exists("sched_switch"):
-            return
-        if on:
-            tracepoints.tracepoint_probe_register("sched_switch", probe, 0)
-        else:
-            tracepoints.tracepoint_probe_unregister("sched_switch", probe, 0)
+        self._state.tracepoints.set_probe("sched_switch", probe, 0, on)
 
     def _hot_pages(self, array: int) -> Iterator[int]:
         """What entry and return touch beside the shadow stack."""

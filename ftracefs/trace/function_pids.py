@@ -102,7 +102,7 @@ class FunctionPids:
             return
         self._follows_fork = enable
         for name, probe in _FOLLOW:
-            (self._hang if enable else self._take_off)(name, probe)
+            self._hang(name, probe, enable)
 
     def _set_probe(self, on: bool) -> None:
         """The probe of sched_switch. It may be there with no list: a write that adds nothing puts
@@ -110,20 +110,12 @@ class FunctionPids:
         """
         if on != self._has_probe:
             self._has_probe = on
-            (self._hang if on else self._take_off)(*_SWITCH)
+            self._hang(*_SWITCH, on)
 
-    def _hang(self, name: str, probe: str) -> None:
-        """Have a probe called at a tracepoint; a kernel without it has no tasks to tell of."""
-        tracepoints = self._tracing.tracepoints
-        if tracepoints.exists(name):
-            func = self._tracing.label(probe)
-            tracepoints.tracepoint_probe_register(name, func, self._array)
-
-    def _take_off(self, name: str, probe: str) -> None:
-        tracepoints = self._tracing.tracepoints
-        if tracepoints.exists(name):
-            func = self._tracing.label(probe)
-            tracepoints.tracepoint_probe_unregister(name, func, self._array)
+    def _hang(self, name: str, probe: str, on: bool) -> None:
+        """Have a probe called at a tracepoint, or no longer."""
+        tracing = self._tracing
+        tracing.tracepoints.set_probe(name, tracing.label(probe), self._array, on)
 
     def _assign(self, type: PidType, pids: TracePidList | None) -> None:
         self._lists[type] = pids

@@ -60,13 +60,7 @@ class SchedSwitch:
             return
         self._has_probes = self._is_wanted
         for name, probe in _PROBES:
-            if not self._tracepoints.exists(name):
-                continue
-            func = self._label(probe)
-            if self._has_probes:
-                self._tracepoints.tracepoint_probe_register(name, func, 0)
-            else:
-                self._tracepoints.tracepoint_probe_unregister(name, func, 0)
+            self._tracepoints.set_probe(name, self._label(probe), 0, self._has_probes)
 
     def _read_rings(self) -> None:
         """Save what is wanted of the tasks that the probes have seen since the last time."""

@@ -116,16 +116,10 @@ class EventPids:
             self._hang(_FILTER, on)
 
     def _hang(self, probes: tuple[tuple[str, str, int], ...], on: bool) -> None:
-        """Put probes into their tracepoints, or take them out; a kernel may not have them."""
-        tracepoints = self._tracing.tracepoints
+        """Put probes into their tracepoints, or take them out."""
+        tracing = self._tracing
         for name, probe, prio in probes:
-            if not tracepoints.exists(name):
-                continue
-            func, data = self._tracing.label(probe), self._tr.address
-            if on:
-                tracepoints.tracepoint_probe_register(name, func, data, prio)
-            else:
-                tracepoints.tracepoint_probe_unregister(name, func, data)
+            tracing.tracepoints.set_probe(name, tracing.label(probe), self._tr.address, on, prio)
 
     def _assign(self, type: EventPidType, pids: TracePidList | None) -> None:
         self._lists[type] = pids
