@@ -228,6 +228,9 @@ _define(
     HC_UPDATE_MAX_TR=7,
     HC_WAKEUP_MAX=8,
 )
+# The tracers of sections with interrupts or preemption off (kernel/trace/trace_irqsoff.c): which
+# they measure, and what they keep, 64 bytes for each of at most 8 CPUs.
+_define(TRACER_IRQS_OFF=2, TRACER_PREEMPT_OFF=4, IRQSOFF_CPUS_BYTES=8 * 64)
 # What HC_UPDATE_MAX_TR tells of a section with interrupts or preemption off, behind rdi.
 _layout("IRQSOFF_MAX_", {"LATENCY": 8, "START": 8, "END": 8, "TIMESTAMP": 8}, size=32)
 # What HC_SNAPSHOT is asked and answers, in the word at rsi.

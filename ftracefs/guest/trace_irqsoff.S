@@ -2,9 +2,6 @@
 # kernel/trace/trace_preemptirq.c). The kernel calls the trace_* functions here where it switches
 # them, as long as one of the three tracers is in charge; one at a time is.
 
-TRACER_IRQS_OFF = 2
-TRACER_PREEMPT_OFF = 4
-
 # What is kept for each CPU.
 IC_TRACING = 0                          # tracing_cpu: a section is being measured
 IC_IRQ = 4                              # tracing_irq_cpu: interrupts are off, as far as was told
@@ -340,8 +337,8 @@ ENDFUNC irqsoff_tracer_call
 
 .data
 .balign 64
-OBJECT irqsoff_cpu                          # 64 bytes for each of at most 8 CPUs
-    .zero 512
+OBJECT irqsoff_cpu                          # 64 bytes for each CPU
+    .zero IRQSOFF_CPUS_BYTES
 ENDOBJECT irqsoff_cpu
 OBJECT irqsoff_ops                          # of the trace array whose tracer it is
     .quad 0

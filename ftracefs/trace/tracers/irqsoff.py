@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
     from ftracefs.trace.tracing import Tracing
 
-_IRQSOFF_CPU_BYTES = 512
 _LOCK_FUNCTION = "_raw_"  # what the functions in Linux's section of locks begin with
 
 
 class TraceType(IntFlag):
     """What is measured."""
 
-    TRACER_IRQS_OFF = 2
-    TRACER_PREEMPT_OFF = 4
+    TRACER_IRQS_OFF = CONSTANTS["TRACER_IRQS_OFF"]
+    TRACER_PREEMPT_OFF = CONSTANTS["TRACER_PREEMPT_OFF"]
 
 
 _HOOKS = {
@@ -60,7 +59,7 @@ class CriticalTimings(LatencyTracing):
         """__irqsoff_tracer_init. EBUSY while one of the three is in charge somewhere."""
         self.init(tr)
         memory = self.memory
-        memory.write(self.label("irqsoff_cpu"), bytes(_IRQSOFF_CPU_BYTES))
+        memory.write(self.label("irqsoff_cpu"), bytes(CONSTANTS["IRQSOFF_CPUS_BYTES"]))
         memory.set_u64(self.label("irqsoff_max_sequence"), 0)
         memory.set_u32(self.label("irqsoff_trace_type"), trace_type)
         start, end = self._lock_text()
