@@ -14,7 +14,7 @@ from emulated_kernel.assembler import assemble
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
-from emulated_kernel.machine import machine as machine_module
+from emulated_kernel.machine import thread as thread_module
 
 SOURCE = """
 .text
@@ -158,7 +158,7 @@ def test_text_cannot_be_written_and_data_cannot_be_run(machine: Machine) -> None
 def test_a_function_that_never_returns_is_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_module, "BUDGET_S", 0.2)
+    monkeypatch.setattr(thread_module, "BUDGET_S", 0.2)
     with pytest.raises(GuestTimeout):
         machine.call("forever")
     assert machine.call("answer") == 41

@@ -10,7 +10,7 @@ import pytest
 from support.ftrace_kernel import load_code
 from support.shell import Shell, isolated
 
-from emulated_kernel.machine import machine as machine_module
+from emulated_kernel.machine import thread as thread_module
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.hash_update import ftrace_set_filter
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_SAVE_REGS
@@ -172,7 +172,7 @@ def test_a_real_clock_gives_stamps_that_never_go_back() -> None:
 def test_after_a_call_that_went_wrong_everything_goes_on(
     shell: Shell, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_module, "BUDGET_S", 0.4)
+    monkeypatch.setattr(thread_module, "BUDGET_S", 0.4)
     with pytest.raises(TracefsError) as refused:
         shell.echo(call, "emulator/call")
     assert refused.value.errno == errno.EFAULT

@@ -10,7 +10,7 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import GuestFault
 from emulated_kernel.images.builtin import load_builtin
 from emulated_kernel.machine import Machine, Rest
-from emulated_kernel.machine import machine as machine_module
+from emulated_kernel.machine import thread as thread_module
 from emulated_kernel.procfs import HostProcess
 from emulated_kernel.tasks import Asleep, Task, Tasks
 
@@ -120,7 +120,7 @@ def test_an_oops_ends_the_task_and_nothing_else(guest: Guest) -> None:
 def test_a_call_that_never_returns_ends_the_task_and_nothing_else(
     guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_module, "BUDGET_S", 0.3)
+    monkeypatch.setattr(thread_module, "BUDGET_S", 0.3)
     taken = guest.machine.alloc(64)
     guest.machine.memory.set_u32(taken, 1)
     lock = guest.machine.image.label("_raw_spin_lock")

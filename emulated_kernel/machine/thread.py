@@ -1,0 +1,203 @@
+"""The machine thread: the one thread that runs guest code, and how others hand work to it.
+
+Everything that touches a vCPU or an engine's state happens on it. Everybody else hands work over
+with `run` and waits for the result, holding no lock; the machine thread never waits for them. Work
+given from the machine thread itself runs at once.
+
+A slice that does not come to an end is ended by the watchdog. That stop is not one to resume from
+(a read-modify-write may be half done), so whoever asked for the slice gets GuestTimeout.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from emulated_kernel.errors import EmulatedKernelError, MachineOffError
+from emulated_kernel.machine.unicorn_abi import UnicornCpu, force_stop
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+BUDGET_S = 5.0  # a slice of a few milliseconds is normal
+_WATCH_S = 0.5
+
+
+class _Job(Generic[T]):
+    """Work handed to the machine thread, and its result."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def execute(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+        self._done.release()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._done.release()
+
+    def wait(self) -> T:
+        with self._done:
+            if self._error is not None:
+                raise self._error
+            return self._result  # type: ignore[return-value]
+
+
+class _SlicedJob(_Job[T]):
+    """Work in slices: a generator whose return value is the result."""
+
+    def __init__(self, slices: Generator[None, None, T]) -> None:
+        super().__init__(lambda: None)  # type: ignore[arg-type, return-value]
+        self._slices = slices
+
+    def step(self) -> bool:
+        """Run one slice; True when there is another."""
+        try:
+            next(self._slices)
+        except StopIteration as stop:
+            self._result = stop.value
+        except BaseException as error:
+            self._error = error
+        else:
+            return True
+        self._done.release()
+        return False
+
+
+class MachineThread:
+    """A thread that does what it is given, one thing after the other. A machine is one."""
+
+    def __init__(self) -> None:
+        self.after_slice: list[Callable[[], None]] = []
+        self._queue: deque[_Job[Any]] = deque()
+        self._timers: list[tuple[float, int, float, Callable[[], None]]] = []
+        self._timer_ids = itertools.count()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._off = threading.Event()
+        self._slice_since = 0.0
+        self._running: UnicornCpu | None = None  # and when it began its slice
+        self._timed_out = False
+        self._thread = threading.Thread(target=self._main, name="machine", daemon=True)
+        self._watchdog = threading.Thread(target=self._watch, name="machine-watchdog", daemon=True)
+
+    def _start_thread(self) -> None:
+        """Begin with the work: the machine is made."""
+        self._thread.start()
+        self._watchdog.start()
+
+    # --- work ------------------------------------------------------------------------------------
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do `work` on the machine thread and return its result; at once if already there."""
+        if threading.current_thread() is self._thread:
+            return work()
+        job = _Job(work)
+        self._submit(job)
+        return job.wait()
+
+    def run_sliced(self, slices: Generator[None, None, T]) -> T:
+        """Run a generator on the machine thread, other work between its steps."""
+        if threading.current_thread() is self._thread:
+            raise EmulatedKernelError("sliced work cannot be waited for on the machine thread")
+        job = _SlicedJob(slices)
+        self._submit(job)
+        return job.wait()
+
+    def every(self, period_s: float, work: Callable[[], None]) -> Callable[[], None]:
+        """Do `work` on the machine thread each `period_s` seconds; returns how to end that."""
+        ended = False
+
+        def tick() -> None:
+            if not ended:
+                work()
+                self._add_timer(period_s, tick)
+
+        def end() -> None:
+            nonlocal ended
+            ended = True
+
+        self._add_timer(period_s, tick)
+        return end
+
+    def _add_timer(self, delay: float, work: Callable[[], None]) -> None:
+        with self._wake:
+            entry = (time.monotonic() + delay, next(self._timer_ids), delay, work)
+            heapq.heappush(self._timers, entry)
+            self._wake.notify()
+
+    def _submit(self, job: _Job[Any]) -> None:
+        with self._wake:
+            if self._closing:
+                raise MachineOffError("the machine is switched off")
+            self._queue.append(job)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Switch the machine off; work still queued fails."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._off.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _main(self) -> None:
+        while True:
+            with self._wake:
+                now = time.monotonic()
+                while not self._queue and not self._closing:
+                    due = self._timers[0][0] - now if self._timers else None
+                    if due is not None and due <= 0:
+                        break
+                    self._wake.wait(due)
+                    now = time.monotonic()
+                if self._closing:
+                    break
+                job = self._queue.popleft() if self._queue else None
+                timer = None
+                if self._timers and self._timers[0][0] <= now:
+                    timer = heapq.heappop(self._timers)[3]
+            if timer is not None:
+                self._run_timer(timer)
+            if isinstance(job, _SlicedJob):
+                if job.step():
+                    with self._wake:
+                        self._queue.append(job)
+            elif job is not None:
+                job.execute()
+            self._notify_after_slice()
+        error = MachineOffError("the machine is switched off")
+        for left in self._queue:
+            left.fail(error)
+
+    def _run_timer(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("a timer of the machine failed")
+
+    def _notify_after_slice(self) -> None:
+        for callback in self.after_slice:
+            callback()
+
+    def _watch(self) -> None:
+        while not self._off.wait(_WATCH_S):
+            cpu = self._running
+            if cpu is not None and time.monotonic() - self._slice_since > BUDGET_S:
+                self._timed_out = True
+                force_stop(cpu)
