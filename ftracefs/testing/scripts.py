@@ -130,10 +130,21 @@ class Scripts:
             stderr=stderr,
             text=True,
             start_new_session=True,
+            preexec_fn=_take_interrupts if _ignores_interrupts() else None,
         )
         process.args = command  # which is what messages shall name
         self._sessions.add(process.pid)
         return process
+
+
+def _ignores_interrupts() -> bool:
+    """As whatever a shell without job control has started in the background."""
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def _take_interrupts() -> None:
+    """In the child: an ignored signal is inherited, and a shell could not take it back."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _command(

@@ -182,6 +182,23 @@ def test_a_program_that_cannot_be_started_says_why(session: pytest.Pytester) -> 
     run(session).assert_outcomes(passed=1)
 
 
+def test_ctrl_c_arrives_though_the_session_itself_ignores_it(session: pytest.Pytester) -> None:
+    session.makepyfile("""
+        import signal
+
+        def test_it(tracefs):
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            reader = tracefs.popen("cat", "trace_pipe")
+            tracefs.echo("here", "trace_marker")
+            assert "here" in reader.stdout.readline()
+            tracefs.interrupt(reader)
+            assert reader.wait(20) == -signal.SIGINT
+    """)
+    pytest_command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN]
+    ignoring = ["sh", "-c", 'trap "" INT && exec "$@"', "sh"]
+    session.run(*ignoring, *pytest_command, timeout=SECONDS).assert_outcomes(passed=1)
+
+
 def test_a_mount_is_found_though_its_directory_was_renamed(session: pytest.Pytester) -> None:
     session.makepyfile("""
         from pathlib import Path
