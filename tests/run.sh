@@ -215,7 +215,8 @@ else
     if [ "$quick" = yes ]; then
         run_pytest tests/unit
     else
-        run_pytest tests
+        # A file's tests share what it has made; mounts, sessions and ports are each test's own.
+        run_pytest tests --numprocesses auto --maxprocesses 4 --dist loadfile
         run_conformance
     fi
 fi
