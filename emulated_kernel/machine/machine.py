@@ -66,6 +66,7 @@ class Machine(MachineThread):
         self.image = image
         self.nr_cpus = nr_cpus
         self.memory = Memory()
+        self._cr3 = self.memory.build_page_tables()
         self._write_gdt()
         self.hypercalls: dict[int, Callable[[Vcpu], None]] = {}
         self._exception_entry = {
@@ -90,7 +91,7 @@ class Machine(MachineThread):
             self.memory.set_u64(gdt + 8 * index, descriptor)
 
     def _new_vcpu(self, number: int) -> Vcpu:
-        vcpu = Vcpu(number, self.memory, self.memory.alloc(CONSTANTS["PERCPU_BYTES"]))
+        vcpu = Vcpu(number, self.memory, self._cr3, self.memory.alloc(CONSTANTS["PERCPU_BYTES"]))
         vcpu.exception_entry = self._exception_entry
         vcpu.rests = self._rests
         vcpu.hypercall = self._hypercall

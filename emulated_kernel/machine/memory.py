@@ -13,6 +13,10 @@ Virtual layout (arch/x86/include/asm/page_64_types.h where Linux has the same):
     0xffff888000000000  direct map of RAM RW NX
     0xffffc90000000000  stacks for calls outside of tasks  RW NX
     0x00007fff00000000  a window of user memory for each vCPU   RW NX
+
+That is the built-in kernel's (`BUILTIN`). A kernel that brings page tables of its own has another
+`Layout`: where its text lies in RAM, what of RAM the host has kept for itself and where that is
+seen from inside.
 """
 
 from __future__ import annotations
@@ -34,9 +38,8 @@ from emulated_kernel.asm_offsets import (
 )
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine.heap import Heap
+from emulated_kernel.machine.page_tables import LARGE_PAGE, PAGE, PageTables
 
-PAGE = 4096
-LARGE_PAGE = 2 << 20
 MIB = 1 << 20
 
 RAM_BYTES = 256 * MIB
@@ -65,8 +68,6 @@ HEAP_PHYS, HEAP_LIMIT = 128 * MIB + 0xE0000, RAM_BYTES - 128 * MIB - 0xE0000
 
 _TRIM_BYTES, _TRIM_STRETCH = 4 * MIB, 256 * 1024
 
-_PRESENT, _WRITE, _ACCESSED, _DIRTY, _LARGE, _NX = 1, 2, 0x20, 0x40, 0x80, 1 << 63
-
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -82,14 +83,36 @@ class Region:
         return self.start + self.size
 
 
-REGIONS = (
-    Region(TEXT_BASE, TEXT_LIMIT, TEXT_PHYS, executable=True),
-    Region(DATA_BASE, DATA_LIMIT, DATA_PHYS),
-    Region(MODULES_VADDR, MODULES_LIMIT, MODULES_PHYS, executable=True),
-    Region(MODULES_DATA, MODULES_DATA_LIMIT, MODULES_DATA_PHYS),
-    Region(PAGE_OFFSET, RAM_BYTES, 0),
-    Region(STACKS_VADDR, STACKS_LIMIT, STACKS_PHYS),
-    Region(USER_BASE, MAX_CPUS * USER_WINDOW, USER_PHYS),
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything lies: `regions` are what the host reaches by guest-virtual address.
+
+    `heap` is (offset in RAM, bytes) of what the host hands out, by its direct-map address. Engine,
+    trampolines and module text go to `modules_vaddr`, within reach of a call from the kernel's
+    text; what of them is written goes to `modules_data`.
+    """
+
+    ram_bytes: int
+    regions: tuple[Region, ...]
+    heap: tuple[int, int]
+    modules_vaddr: int
+    modules_data: int
+
+
+BUILTIN = Layout(
+    RAM_BYTES,
+    (
+        Region(TEXT_BASE, TEXT_LIMIT, TEXT_PHYS, executable=True),
+        Region(DATA_BASE, DATA_LIMIT, DATA_PHYS),
+        Region(MODULES_VADDR, MODULES_LIMIT, MODULES_PHYS, executable=True),
+        Region(MODULES_DATA, MODULES_DATA_LIMIT, MODULES_DATA_PHYS),
+        Region(PAGE_OFFSET, RAM_BYTES, 0),
+        Region(STACKS_VADDR, STACKS_LIMIT, STACKS_PHYS),
+        Region(USER_BASE, MAX_CPUS * USER_WINDOW, USER_PHYS),
+    ),
+    (HEAP_PHYS, HEAP_LIMIT),
+    MODULES_VADDR,
+    MODULES_DATA,
 )
 
 
@@ -100,32 +123,32 @@ class Memory:
     through a vCPU: translated code keeps running old bytes until `Machine.flush_text`.
     """
 
-    def __init__(self) -> None:
-        self.ram = mmap.mmap(-1, RAM_BYTES)
-        self._bytes = (ctypes.c_char * RAM_BYTES).from_buffer(self.ram)
+    def __init__(self, layout: Layout = BUILTIN) -> None:
+        self.layout = layout
+        self._regions = layout.regions
+        self.ram = mmap.mmap(-1, layout.ram_bytes)
+        self._bytes = (ctypes.c_char * layout.ram_bytes).from_buffer(self.ram)
         self.host_address = ctypes.addressof(self._bytes)
         self._array = np.frombuffer(self.ram, dtype=np.uint8)
-        self._next_table = TABLES
-        self._heap = Heap(HEAP_PHYS, HEAP_LIMIT)
+        self._heap = Heap(*layout.heap)
         self._freed = 0  # bytes, since the last time the host was given some back
-        self.cr3 = self._build_page_tables()
 
     # --- addresses -------------------------------------------------------------------------------
 
     def physical(self, address: int, size: int = 1) -> int:
         """The offset in RAM of a guest-virtual address, with `size` bytes behind it mapped too."""
-        for region in REGIONS:
+        for region in self._regions:
             if region.start <= address and address + size <= region.end:
                 return address - region.start + region.physical
         raise EmulatedKernelError(f"guest address {address:#x} (+{size}) is not mapped")
 
     def is_mapped(self, address: int, size: int = 1) -> bool:
         """Whether all of [address, address + size) is mapped."""
-        return any(r.start <= address and address + size <= r.end for r in REGIONS)
+        return any(r.start <= address and address + size <= r.end for r in self._regions)
 
     def is_text(self, address: int) -> bool:
         """Whether `address` is mapped executable."""
-        return any(r.executable and r.start <= address < r.end for r in REGIONS)
+        return any(r.executable and r.start <= address < r.end for r in self._regions)
 
     # --- access ----------------------------------------------------------------------------------
 
@@ -171,7 +194,7 @@ class Memory:
     def text_offsets(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """RAM offsets of many text addresses; `ram_array` is indexed with them."""
         out = np.full(addresses.shape, -1, dtype=np.int64)
-        for region in REGIONS:
+        for region in self._regions:
             if region.executable:
                 inside = (addresses >= np.uint64(region.start)) & (
                     addresses < np.uint64(region.end)
@@ -220,34 +243,12 @@ class Memory:
 
     # --- page tables -----------------------------------------------------------------------------
 
-    def _new_table(self) -> int:
-        table = self._next_table
-        self._next_table += PAGE
-        if self._next_table > TABLES_END:
-            raise EmulatedKernelError("out of room for page tables")
-        return table
-
-    def _entry(self, table: int, index: int) -> int:
-        """The next level behind an entry, made when missing."""
-        at = table + 8 * index
-        (entry,) = struct.unpack_from("<Q", self.ram, at)
-        if not entry & _PRESENT:
-            entry = self._new_table() | _PRESENT | _WRITE | _ACCESSED
-            struct.pack_into("<Q", self.ram, at, entry)
-        return int(entry) & 0x000FFFFFFFFFF000
-
-    def _build_page_tables(self) -> int:
-        root = self._new_table()
-        for region in REGIONS:
-            bits = _PRESENT | _ACCESSED | _DIRTY | (0 if region.executable else _WRITE | _NX)
-            for offset in range(0, region.size, LARGE_PAGE):
-                address = region.start + offset
-                level = root
-                for shift in (39, 30):
-                    level = self._entry(level, address >> shift & 511)
-                entry = (region.physical + offset) | bits | _LARGE
-                struct.pack_into("<Q", self.ram, level + 8 * (address >> 21 & 511), entry)
-        return root
+    def build_page_tables(self) -> int:
+        """Tables at TABLES for all regions; returns what goes into CR3."""
+        tables = PageTables(self.ram, TABLES, TABLES, TABLES_END)
+        for region in self._regions:
+            tables.map(region.start, region.size, region.physical, executable=region.executable)
+        return tables.root
 
     @property
     def gdt_physical(self) -> int:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR, PAGE_OFFSET
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
-from emulated_kernel.machine.memory import RAM_BYTES, Memory
+from emulated_kernel.machine.memory import Memory
 from emulated_kernel.machine.unicorn_abi import REGISTERS, UnicornCpu
 
 _INDEX = {name: i for i, name in enumerate(REGISTERS)}
@@ -47,7 +47,7 @@ class Rest(Enum):
 class Vcpu:
     """A processor. `percpu` is the guest-virtual address of its per-CPU page (the gs base)."""
 
-    def __init__(self, number: int, memory: Memory, percpu: int) -> None:
+    def __init__(self, number: int, memory: Memory, cr3: int, percpu: int) -> None:
         self.number = number
         self.memory = memory
         self.percpu = percpu
@@ -64,8 +64,8 @@ class Vcpu:
         self._faulted = False
         self.cpu = UnicornCpu(
             memory.host_address,
-            RAM_BYTES,
-            memory.cr3,
+            memory.layout.ram_bytes,
+            cr3,
             PAGE_OFFSET + memory.gdt_physical,
             self._on_interrupt,
             lambda: self._on_exception(INVALID_OPCODE),

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA, MODULES_VADDR
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.assembler import assemble
 from emulated_kernel.image import Module
 from ftracefs.ftrace.module import ftrace_module_load
 from ftracefs.ftrace.state import FtraceState
 
 # Beyond every module; below the engine's own data.
-_TEXT_START, _TEXT_END = MODULES_VADDR + 0xE00000, MODULES_VADDR + 0x1000000
-_DATA_START, _DATA_END = MODULES_DATA + 0x600000, MODULES_DATA + 0x700000
+_TEXT_START, _TEXT_END = 0xE00000, 0x1000000  # of the modules' area
+_DATA_START, _DATA_END = 0x600000, 0x700000  # of the area of their data
 _PAGE = 4096
 
 
@@ -25,7 +25,11 @@ class GuestFunctions:
 
     def __init__(self, state: FtraceState) -> None:
         self._state = state
-        self._text, self._data = _TEXT_START, _DATA_START
+        layout = state.memory.layout
+        self._text = layout.modules_vaddr + _TEXT_START
+        self._text_end = layout.modules_vaddr + _TEXT_END
+        self._data = layout.modules_data + _DATA_START
+        self._data_end = layout.modules_data + _DATA_END
 
     def load(self, name: str, source: str) -> Mapping[str, int]:
         """Assemble `source`, put it into memory and return the addresses of its labels.
@@ -39,7 +43,7 @@ class GuestFunctions:
         built = assemble({f"{name}.S": source}, bases, CONSTANTS, known)
         ends = {section: base + len(code) for section, (base, code) in built.segments.items()}
         text, data = ends.get(".text", self._text), ends.get(".data", self._data)
-        if text > _TEXT_END or data > _DATA_END:
+        if text > self._text_end or data > self._data_end:
             raise MemoryError(f"no room for {name}")
         self._text, self._data = (-(-end // _PAGE) * _PAGE for end in (text, data))
         module = Module(name, built.segments, built.symbols, built.mcount, built.labels)

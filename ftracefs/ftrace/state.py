@@ -60,7 +60,7 @@ class FtraceState:
         self.tracepoints = Tracepoints(machine, machine.image, text_poke)
         self.labels = guest.labels
         self.records = FtraceRecords()
-        self.trampoline_pages = TrampolinePages()
+        self.trampoline_pages = TrampolinePages(self.memory.layout.modules_vaddr)
         self.dead_trampolines: list[tuple[int, int]] = []  # (address, size): somebody may be in it
         self.fentry = 0
 

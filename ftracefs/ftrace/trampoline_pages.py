@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from emulated_kernel.asm_offsets import MODULES_VADDR
-
 PAGE_SIZE = 4096
 # Behind the engine's own code. A trampoline reads its op pointer from its own page, so that page's
 # entry in Unicorn's soft TLB (address bits 12..19) is to be one that no hot data uses.
-AREA_START = MODULES_VADDR + 0x280000
-AREA_END = MODULES_VADDR + 0x800000  # where module text begins
+_AREA_START, _AREA_END = 0x280000, 0x800000  # of the module area; module text begins there
 
 
 class TrampolinePages:
-    """Hands out pages between `start` and `end`, within reach of a call from kernel text."""
+    """Hands out pages of the module area at `area`, within reach of a call from kernel text."""
 
-    def __init__(self, start: int = AREA_START, end: int = AREA_END) -> None:
-        self._next = start
-        self._end = end
+    def __init__(self, area: int) -> None:
+        self._next = area + _AREA_START
+        self._end = area + _AREA_END
         self._free: list[int] = []
 
     def alloc_tramp(self, size: int) -> int:
