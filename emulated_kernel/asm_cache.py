@@ -9,27 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
-import tempfile
 import zlib
 from pathlib import Path
 from typing import Any
 
 from emulated_kernel.asm_link import Assembly, Symbol
+from emulated_kernel.cache_files import keep_newest, touch, write_file
 
 KEPT = 24
 _SUFFIX = ".image.json"
-
-
-def default_directory() -> Path | None:
-    """`$XDG_CACHE_HOME/ftracefs`, else `~/.cache/ftracefs`; None where there is no home."""
-    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if configured.is_absolute():
-        return configured / "ftracefs"
-    try:
-        return Path.home() / ".cache" / "ftracefs"
-    except RuntimeError:
-        return None
 
 
 def read(directory: Path | None, key: str) -> Assembly | None:
@@ -40,10 +28,7 @@ def read(directory: Path | None, key: str) -> Assembly | None:
         assembly = _decode(json.loads(file.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error, RecursionError):
         return None
-    try:
-        os.utime(file)
-    except OSError:
-        pass
+    touch(file)
     return assembly
 
 
@@ -52,24 +37,10 @@ def write(directory: Path | None, key: str, assembly: Assembly) -> None:
         return
     text = json.dumps(_encode(assembly), separators=(",", ":"))
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key[:16]}-")
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(text)
-            Path(name).replace(directory / f"{key}{_SUFFIX}")
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _drop_oldest(directory)
+        write_file(directory / f"{key}{_SUFFIX}", lambda stream: stream.write(text.encode("ascii")))
+        keep_newest(directory, f"*{_SUFFIX}", KEPT)
     except OSError:
         pass
-
-
-def _drop_oldest(directory: Path) -> None:
-    files = sorted(directory.glob(f"*{_SUFFIX}"), key=lambda file: file.stat().st_mtime)
-    for file in files[:-KEPT]:
-        file.unlink(missing_ok=True)
 
 
 def _encode(assembly: Assembly) -> dict[str, Any]:

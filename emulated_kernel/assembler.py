@@ -21,6 +21,7 @@ from emulated_kernel.asm_expression import Refused
 from emulated_kernel.asm_instruction import InstructionReader
 from emulated_kernel.asm_link import Assembly, Symbol, link
 from emulated_kernel.asm_source import read_sources
+from emulated_kernel.cache_files import default_directory
 from emulated_kernel.errors import AssemblerError
 
 __all__ = ["AssemblerError", "Assembly", "Symbol", "assemble", "load"]
@@ -98,7 +99,7 @@ def load(
 ) -> Assembly:
     """`assemble` files, or take the result from the cache if nothing that goes in has changed."""
     sources = read_files(paths)
-    directory = Path(cache_dir) if cache_dir is not None else asm_cache.default_directory()
+    directory = Path(cache_dir) if cache_dir is not None else default_directory()
     key = _key(sources, bases, constants or {}, externs or {})
     assembly = asm_cache.read(directory, key)
     if assembly is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from emulated_kernel import asm_cache, assembler
+from emulated_kernel import asm_cache, assembler, cache_files
 from emulated_kernel.assembler import AssemblerError, Assembly, assemble, load
 
 BASES = {".text": 0xFFFFFFFF81000000, ".data": 0xFFFFFFFF82000000}
@@ -200,7 +200,7 @@ def test_the_default_directory_follows_xdg(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for value in ("relative", ""):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert asm_cache.default_directory() == tmp_path / "home" / ".cache" / "ftracefs"
+        assert cache_files.default_directory() == tmp_path / "home" / ".cache" / "ftracefs"
 
 
 def test_without_a_home_there_is_no_cache(
@@ -211,7 +211,7 @@ def test_without_a_home_there_is_no_cache(
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    assert asm_cache.default_directory() is None
+    assert cache_files.default_directory() is None
     assert load(paths, BASES, CONSTANTS).labels["f"] == BASES[".text"]
 
 
