@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulated_kernel.errors import ImageError
+from emulated_kernel.linux.btf import Btf
 from emulated_kernel.linux.elf_file import ElfFile, Segment
 from emulated_kernel.linux.symbols import U64, KernelSymbols
 
@@ -23,6 +24,16 @@ _BANNER_LIMIT = 512
 _CONFIG_LIMIT = 4 << 20
 _NEEDED = "a kernel with CONFIG_DYNAMIC_FTRACE and CONFIG_KALLSYMS_ALL is needed"
 _IKCONFIG = re.compile(rb"IKCFG_ST(\x1f\x8b.*?)IKCFG_ED", re.DOTALL)
+
+
+def btf_data(elf: ElfFile, symbols: KernelSymbols) -> memoryview:
+    """The kernel's type information. Raises ImageError where there is none."""
+    if section := elf.sections.get(".BTF"):
+        return section.data
+    start, end = symbols.get("__start_BTF"), symbols.get("__stop_BTF")
+    if start is None or end is None or start >= end:
+        raise ImageError("no BTF in it: a kernel with CONFIG_DEBUG_INFO_BTF is needed")
+    return elf.read(start, end - start)
 
 
 class Range(NamedTuple):
@@ -44,6 +55,11 @@ class Vmlinux:
     digest: str
     elf: ElfFile
     symbols: KernelSymbols
+    btf: Btf
+
+    def check(self) -> None:
+        """Raises ImageError for a kernel that cannot be booted or traced."""
+        _ = self.release, self.text, self.init_text, self.mcount
 
     @property
     def segments(self) -> tuple[Segment, ...]:
