@@ -293,6 +293,7 @@ _define(
     RB_GUARD_OFF=0x1,
     RB_GUARD_DISABLED=0x2,
     RB_GUARD_CPU_DISABLED=0x4,
+    RB_GUARD_CLOCK=0x100,  # stops nothing: the clock is more than a scaled time stamp counter
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
     RB_GUARD_FUNCTION=0x400,  # the function tracer is gone, though its call sites could not be
     RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat

@@ -28,12 +28,16 @@ _RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")  # rdtsc; shl rdx, 32; or rax,
 
 @dataclass(frozen=True, slots=True)
 class ClockWords:
-    """What a clock leaves beside the code that reads it. `pointer` is a guest address."""
+    """What a clock leaves beside the code that reads it. `pointer` is a guest address.
+
+    `is_tsc`: STEP and the word at PTR are always 0, so that whoever is in a hurry leaves them out.
+    """
 
     mult: int
     step: int
     pointer: int
     offset: int
+    is_tsc: bool = False
 
 
 class _HostTsc:
@@ -88,7 +92,7 @@ class ClockSource:
         if self.kind == "virtual":
             return ClockWords(0, VIRTUAL_STEP_NS, self._word, base_ns)
         start = (self.tsc_base * self.mult) >> 32
-        return ClockWords(self.mult, 0, self._zero_word, base_ns - start)
+        return ClockWords(self.mult, 0, self._zero_word, base_ns - start, is_tsc=True)
 
     def monotonic(self) -> ClockWords:
         """Words for the host's CLOCK_MONOTONIC (with a virtual clock: the virtual time)."""
@@ -98,7 +102,7 @@ class ClockSource:
         """Words for the unscaled time stamp counter (with a virtual clock: the virtual time)."""
         if self.kind == "virtual":
             return self.nanoseconds()
-        return ClockWords(1 << 32, 0, self._zero_word, 0)
+        return ClockWords(1 << 32, 0, self._zero_word, 0, is_tsc=True)
 
     def counter(self, word: int) -> ClockWords:
         """Words for a count of readings kept at guest address `word`."""

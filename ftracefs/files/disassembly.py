@@ -83,6 +83,8 @@ class Disassembler:
             elif address in branches:
                 what, patched = f"tracepoint {branches[address]}", code[at : at + CALL_INSN_SIZE]
                 text, note = self._site_text(text, patched, note, what)
+            elif _is_within(operands, range(start, start + size)):
+                note = ""
             note = notes.get(address, note)
             lines.append(code_line(address, code[at : at + length], text, note))
         return "".join(lines)
@@ -125,6 +127,14 @@ class Disassembler:
                 callback = sprint_symbol(ops.func).partition("+")[0]
                 return f"trampoline of {ops.name or 'an op'}, which calls {callback}"
         return ""
+
+
+def _is_within(operands: str, shown: range) -> bool:
+    """Whether an instruction leads to code that is being shown, by its address."""
+    try:
+        return int(operands, 16) in shown
+    except ValueError:
+        return False
 
 
 def code_line(address: int, code: bytes, text: str, note: str) -> str:

@@ -3,6 +3,7 @@
 kernel              what is running, and how often its text was written
 call                run a function of the kernel
 patching            how live text is written
+inline_callbacks    whether trampolines may have a callback in line
 patch_log           the last writes to it, byte by byte
 touched_functions   the file of that name in newer kernels
 console             what printk has shown
@@ -25,7 +26,8 @@ from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, DeferredWrite, OpenFile, TracefsFile
 from ftracefs.files.kernel_functions import KernelFunctions, LoadedFunctions
 from ftracefs.files.simple import SeqFile, ValueFile
-from ftracefs.trace.parsers import c_string, strim
+from ftracefs.ftrace.registration import set_inline_callbacks
+from ftracefs.trace.parsers import c_string, kstrtoul_from_user, strim
 from ftracefs.trace.tracing import FunctionCall, Tracing
 
 MAX_ARGUMENTS = 6
@@ -85,6 +87,16 @@ def patching(tracing: Tracing) -> TracefsFile:
         poke.method = method
 
     return ValueFile(show, store)
+
+
+def inline_callbacks(tracing: Tracing) -> TracefsFile:
+    """`emulator/inline_callbacks`."""
+    ftrace = tracing.ftrace
+
+    def store(data: bytes) -> None:
+        set_inline_callbacks(ftrace, kstrtoul_from_user(data) != 0)
+
+    return ValueFile(lambda: f"{int(ftrace.inline_callbacks)}\n", store)
 
 
 def touched_functions(tracing: Tracing) -> TracefsFile:

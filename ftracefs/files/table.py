@@ -135,6 +135,7 @@ EMULATOR_FILES = (
     EmulatorFile("call", 0o640, emulator.CallFile),
     EmulatorFile("console", 0o440, emulator.console),
     EmulatorFile("direct", 0o640, direct),
+    EmulatorFile("inline_callbacks", 0o640, emulator.inline_callbacks),
     EmulatorFile("kallsyms", 0o440, emulator.kallsyms),
     EmulatorFile("kernel", 0o440, emulator.kernel),
     EmulatorFile("livepatch", 0o640, livepatch),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from emulated_kernel.text_poke import NOP5
 from ftracefs.files.base import TracefsFile
 from ftracefs.files.disassembly import Disassembler, code_line
 from ftracefs.files.ops import site_targets
@@ -69,20 +70,34 @@ class Trampolines:
         head = f"{name}: for functions with several ops; called from {_sites(users[start])}"
         return self._block(head, start, size, notes)
 
+    def _inline(self, op: FtraceOps) -> tuple[str, dict[int, str]]:
+        """What the code in front of the frame is called, and notes to it."""
+        if not op.inline_size:
+            return "", {}
+        is_used = self._ftrace.memory.read(op.trampoline, len(NOP5)) == NOP5
+        note = "in line: what the callback does" if is_used else "not in line: another callback"
+        frame = "the copy of ftrace_caller"
+        return "a callback in line and ", {
+            op.trampoline: note,
+            op.trampoline + op.inline_size: frame,
+        }
+
     def _of_op(self, op: FtraceOps, users: Counter[int]) -> str:
         ftrace = self._ftrace
         name = _REGS_CALLER if op.flags & FTRACE_OPS_FL_SAVE_REGS else _CALLER
         start, load, end = (ftrace.labels[name + s] for s in ("", "_op_ptr", "_end"))
+        frame = op.trampoline + op.inline_size
+        inline, notes = self._inline(op)
         pointer = op.trampoline + op.trampoline_size - _POINTER_SIZE
         address = ftrace.memory.u64(pointer)
         owner = next((o.name for o in ftrace.ops_list if o.address == address), "nobody")
         note = f"op: {owner}"
         head = (
-            f"trampoline of {op.name or 'an op'}, a copy of {name};"
+            f"trampoline of {op.name or 'an op'}, {inline}a copy of {name};"
             f" called from {_sites(users[op.trampoline])}"
         )
-        code_size = end - start + 1  # and its ret
-        notes = {op.trampoline + load - start: note}
+        code_size = op.inline_size + end - start + 1  # and its ret
+        notes[frame + load - start] = note
         if name == _REGS_CALLER:
             notes[op.trampoline + ftrace.labels[_JUMP] - start] = "no direct call from a copy"
         text = self._block(head, op.trampoline, code_size, notes)

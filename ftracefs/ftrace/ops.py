@@ -88,6 +88,7 @@ class FtraceOps:
     list_func: int = 0  # what the list function calls instead of `func`, which it leads to
     trampoline: int = 0
     trampoline_size: int = 0
+    inline_size: int = 0  # what stands in its trampoline in front of the copy of ftrace_caller
     ops_func: Callable[[FtraceOps, OpsCommand], int] | None = None
     direct_call: int = 0
     mod_trace: list[FtraceModLoad] = field(default_factory=list)

@@ -75,7 +75,7 @@ def ftrace_trampoline_free(state: FtraceState, ops: FtraceOps) -> None:
     if ops.flags & FTRACE_OPS_FL_ALLOC_TRAMP:
         state.dead_trampolines.append((ops.trampoline, ops.trampoline_size))
         ops.flags &= ~FTRACE_OPS_FL_ALLOC_TRAMP
-    ops.trampoline = ops.trampoline_size = 0
+    ops.trampoline = ops.trampoline_size = ops.inline_size = 0
 
 
 def reap_trampolines(state: FtraceState) -> None:

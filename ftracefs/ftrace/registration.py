@@ -129,6 +129,17 @@ def ftrace_update_trampoline(state: FtraceState, ops: FtraceOps) -> None:
     arch_ftrace_update_trampoline(state, ops)
 
 
+def set_inline_callbacks(state: FtraceState, enabled: bool) -> None:
+    """Let trampolines have a callback in line, or have every one call its op's.
+
+    One that has none in line gets it when its op is registered the next time.
+    """
+    state.inline_callbacks = enabled
+    for ops in state.ops_list:
+        if ops.inline_size and not state.ftrace_disabled:
+            ftrace_update_trampoline(state, ops)
+
+
 def update_ftrace_function(state: FtraceState) -> None:
     """Decide what ftrace_caller itself calls: nothing, the only op's callback, or the list."""
     if not state.ops_list:

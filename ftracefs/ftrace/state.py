@@ -67,6 +67,7 @@ class FtraceState:
         self.ops_list: list[FtraceOps] = []  # ftrace_ops_list, the op registered last in front
         self.ftrace_start_up = 0
         self.ftrace_enabled = True
+        self.inline_callbacks = True  # trampolines may have a callback in line
         self.ftrace_disabled = False
         self.removed_ops: FtraceOps | None = None
         # What the hypercalls of probes do, by the addresses of their ops (function_probe.py).

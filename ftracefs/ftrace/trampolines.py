@@ -7,6 +7,10 @@
 In the copy the load of the op is pointed at that word and the call at the op's callback. A copy of
 ftrace_regs_caller loses its jump to the direct-call path: an op alone on a function whose callback
 asked for a direct call would not be called through a copy.
+
+Linux has nothing but that. Here an op whose callback is one of INLINED gets more: that callback in
+line, in front of the copy of ftrace_caller, which then is only gone to while the op has another
+callback. The first instruction is a static branch that says which.
 """
 
 from __future__ import annotations
@@ -16,22 +20,38 @@ import struct
 import numpy as np
 
 from emulated_kernel.errors import EmulatedKernelError
-from emulated_kernel.text_poke import RET_INSN_OPCODE, text_gen_call
+from emulated_kernel.text_poke import (
+    CALL_INSN_SIZE,
+    JMP32_INSN_OPCODE,
+    NOP5,
+    RET_INSN_OPCODE,
+    Addresses,
+    Code,
+    same_code,
+    text_gen_call,
+    text_gen_insn,
+)
 from ftracefs.ftrace.modify import addr_from_call
 from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_ALLOC_TRAMP,
+    FTRACE_OPS_FL_ENABLED,
     FTRACE_OPS_FL_RCU,
     FTRACE_OPS_FL_RECURSION,
     FTRACE_OPS_FL_SAVE_REGS,
     FtraceOps,
 )
+from ftracefs.ftrace.rcu_tasks import ftrace_trampoline_free, reap_trampolines
 from ftracefs.ftrace.records import FTRACE_FL_REGS_EN
 from ftracefs.ftrace.state import FtraceState
 
 _LOAD_OP = bytes.fromhex("488b15")  # mov rdx, [rip + …]
 _LOAD_OP_SIZE = 7
+_LOAD_BUFFERS = bytes.fromhex("49ba")  # movabs r10, …
 _JNZ_OPCODE = 0x75
 _NOP2 = bytes.fromhex("6690")
+
+# Callbacks, and the code that stands in a trampoline for each.
+INLINED = {"function_trace_call": "ftrace_function_caller"}
 
 
 def _template(state: FtraceState, save_regs: bool) -> tuple[int, int, int, int]:
@@ -45,10 +65,10 @@ def _template(state: FtraceState, save_regs: bool) -> tuple[int, int, int, int]:
     return labels[prefix], labels[f"{prefix}_op_ptr"], labels[call], labels[f"{prefix}_end"]
 
 
-def calc_trampoline_call_offset(state: FtraceState, save_regs: bool) -> int:
-    """Where in a trampoline its callback is called."""
-    start, _, call, _ = _template(state, save_regs)
-    return call - start
+def calc_trampoline_call_offset(state: FtraceState, ops: FtraceOps) -> int:
+    """Where in the trampoline of `ops` its callback is called."""
+    start, _, call, _ = _template(state, bool(ops.flags & FTRACE_OPS_FL_SAVE_REGS))
+    return ops.inline_size + call - start
 
 
 def ftrace_ops_get_func(state: FtraceState, ops: FtraceOps) -> int:
@@ -58,12 +78,44 @@ def ftrace_ops_get_func(state: FtraceState, ops: FtraceOps) -> int:
     return ops.func
 
 
-def create_trampoline(state: FtraceState, ops: FtraceOps) -> tuple[int, int]:
-    """Copy and patch the template that suits `ops`; returns the trampoline's address and size."""
+def inline_template(state: FtraceState, ops: FtraceOps) -> str | None:
+    """The code that does in line what the callback of `ops` does, if there is such."""
+    if not state.inline_callbacks or ops.flags & FTRACE_OPS_FL_SAVE_REGS:
+        return None
+    func = ftrace_ops_get_func(state, ops)
+    return next(
+        (name for callback, name in INLINED.items() if state.labels[callback] == func), None
+    )
+
+
+def _inline_code(state: FtraceState, ops: FtraceOps) -> tuple[bytearray, int | None]:
+    """What goes in front of a copy of ftrace_caller, and where in it rb_reserve_rare is called."""
+    name = inline_template(state, ops)
+    if name is None:
+        return bytearray(), None
+    start, buffers, rare, end = (
+        state.labels[name + part] for part in ("", "_buffers", "_rare", "_end")
+    )
+    code = bytearray(state.memory.read(start, end - start))
+    load = buffers - start
+    if code[load : load + 2] != _LOAD_BUFFERS:
+        raise EmulatedKernelError("the template in line does not load its buffers where it should")
+    struct.pack_into("<Q", code, load + 2, ops.private)
+    code += b"\xcc" * (-len(code) % 16)
+    return code, rare - start
+
+
+def create_trampoline(state: FtraceState, ops: FtraceOps) -> tuple[int, int, int]:
+    """Copy and patch the templates that suit `ops`.
+
+    Returns the trampoline's address, its size, and how much of that is in front of the frame.
+    """
     save_regs = bool(ops.flags & FTRACE_OPS_FL_SAVE_REGS)
     start, op_load, call, end = _template(state, save_regs)
-    code = bytearray(state.memory.read(start, end - start))
-    load = op_load - start
+    code, rare = _inline_code(state, ops)
+    inline_size = len(code)
+    load = inline_size + op_load - start
+    code += state.memory.read(start, end - start)
     if code[load : load + 3] != _LOAD_OP:
         raise EmulatedKernelError("the trampoline template does not load its op where it should")
     code.append(RET_INSN_OPCODE)
@@ -72,10 +124,13 @@ def create_trampoline(state: FtraceState, ops: FtraceOps) -> tuple[int, int]:
     code += struct.pack("<Q", ops.address)
 
     address = state.trampoline_pages.alloc_tramp(len(code))
-    site = np.array([address + call - start], dtype=np.uint64)
-    code[call - start : call - start + 5] = text_gen_call(
-        site, ftrace_ops_get_func(state, ops)
-    ).tobytes()
+
+    def call_to(at: int, target: int) -> None:
+        code[at : at + CALL_INSN_SIZE] = text_gen_call(_site(address + at), target).tobytes()
+
+    call_to(inline_size + call - start, ftrace_ops_get_func(state, ops))
+    if rare is not None:
+        call_to(rare, state.labels["rb_reserve_rare"])
     if save_regs:
         jump = state.labels["ftrace_regs_caller_jmp"] - start
         if code[jump] != _JNZ_OPCODE:
@@ -84,28 +139,47 @@ def create_trampoline(state: FtraceState, ops: FtraceOps) -> tuple[int, int]:
             )
         code[jump : jump + 2] = _NOP2
     state.text_poke.text_poke_copy(address, bytes(code))
-    return address, len(code)
+    return address, len(code), inline_size
 
 
 def arch_ftrace_update_trampoline(state: FtraceState, ops: FtraceOps) -> None:
-    """Make the op's trampoline, or let the one it has call the op's present callback."""
+    """Make the op's trampoline, or let the one it has call the op's present callback.
+
+    Code in line is made for the op as it is, so one that no site calls yet gets a new trampoline.
+    """
+    inlined = inline_template(state, ops) is not None
+    allocated = ops.flags & FTRACE_OPS_FL_ALLOC_TRAMP
+    if allocated and not ops.flags & FTRACE_OPS_FL_ENABLED and (inlined or ops.inline_size):
+        ftrace_trampoline_free(state, ops)
+        reap_trampolines(state)
     if not ops.trampoline:
-        ops.trampoline, ops.trampoline_size = create_trampoline(state, ops)
+        ops.trampoline, ops.trampoline_size, ops.inline_size = create_trampoline(state, ops)
         ops.flags |= FTRACE_OPS_FL_ALLOC_TRAMP
         return
-    if not ops.flags & FTRACE_OPS_FL_ALLOC_TRAMP:
+    if not allocated:
         return
-    save_regs = bool(ops.flags & FTRACE_OPS_FL_SAVE_REGS)
-    ip = ops.trampoline + calc_trampoline_call_offset(state, save_regs)
-    site = np.array([ip], dtype=np.uint64)
+    site = _site(ops.trampoline + calc_trampoline_call_offset(state, ops))
     state.text_poke.text_poke_bp_batch(site, text_gen_call(site, ftrace_ops_get_func(state, ops)))
+    if ops.inline_size:
+        # The call in the frame is right already, whichever way this is passed meanwhile.
+        branch = _site(ops.trampoline)
+        state.text_poke.text_poke_bp_batch(branch, _static_branch(ops, branch, inlined))
+
+
+def _site(address: int) -> Addresses:
+    return np.array([address], dtype=np.uint64)
+
+
+def _static_branch(ops: FtraceOps, site: Addresses, inlined: bool) -> Code:
+    if inlined:
+        return same_code(NOP5, 1)
+    return text_gen_insn(JMP32_INSN_OPCODE, site, ops.trampoline + ops.inline_size)
 
 
 def arch_ftrace_trampoline_func(state: FtraceState, ops: FtraceOps | None, flags: int) -> int:
     """The callback that a site with these record flags ends in, read from text (0: unknown)."""
     if ops is not None and ops.flags & FTRACE_OPS_FL_ALLOC_TRAMP:
-        save_regs = bool(ops.flags & FTRACE_OPS_FL_SAVE_REGS)
-        return addr_from_call(state, ops.trampoline + calc_trampoline_call_offset(state, save_regs))
+        return addr_from_call(state, ops.trampoline + calc_trampoline_call_offset(state, ops))
     if ops is not None and ops.trampoline:
         return 0
     which = "ftrace_regs_call" if flags & FTRACE_FL_REGS_EN else "ftrace_call"

@@ -8,7 +8,7 @@ MAX_REPEATS = 0xffff
 # With the option func_stack_trace: each call and how it came about.
 FUNC_NOTRACE function_stack_trace_call
     PER_CPU_BUFFER
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
     TRACE_CLOCK
     RB_RESERVE FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
@@ -42,7 +42,7 @@ ENDFUNC function_stack_no_repeats_trace_call
 # while tracing_on is 0 too, as in Linux.
 FUNC_NOTRACE process_repeats
     PER_CPU_BUFFER
-    test dword ptr [r9 + RB_GUARD], ~(RB_GUARD_OFF | RB_GUARD_DISABLED)
+    test dword ptr [r9 + RB_GUARD], ~(RB_GUARD_OFF | RB_GUARD_DISABLED | RB_GUARD_CLOCK)
     jne .Lnot_traced
     push rbx
     shl eax, 5
@@ -64,7 +64,7 @@ FUNC_NOTRACE process_repeats
 .Lprocess:
     cmp qword ptr [rbx + REPEATS_COUNT], 0
     je .Lremember
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lremember
     TRACE_CLOCK                             # trace_last_func_repeats
     RB_RESERVE FUNC_REPEATS_BYTES, FUNC_REPEATS_WORDS

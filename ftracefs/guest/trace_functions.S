@@ -8,8 +8,9 @@ FTRACE_ENTRY_WORDS = 6
 FUNC_NOTRACE function_trace_call
     PER_CPU_BUFFER
     cmp dword ptr [r9 + RB_GUARD], 0
-    jne .Lout
-    TRACE_CLOCK
+    jne .Lguarded
+    TRACE_CLOCK_TSC
+.Lstamped:
     RB_RESERVE FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
     RB_COMMON TRACE_FN
     mov [r10 + 12], rdi
@@ -17,5 +18,10 @@ FUNC_NOTRACE function_trace_call
     RB_COMMIT
 .Lout:
     ret
+.Lguarded:
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
+    jne .Lout
+    TRACE_CLOCK
+    jmp .Lstamped
     RB_RARE FTRACE_ENTRY_BYTES, .Lout
 ENDFUNC function_trace_call

@@ -226,7 +226,7 @@ FUNC_NOTRACE start_critical_timing
     jne .Lno
     mov rdx, [rip + irqsoff_ops]
     PER_CPU_BUFFER
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lno
     mov rax, [rip + irqsoff_max_sequence]
     mov [rbx + IC_SEQUENCE], rax
@@ -264,7 +264,7 @@ FUNC_NOTRACE stop_critical_timing
     je .Lout
     mov rdx, [rip + irqsoff_ops]
     PER_CPU_BUFFER
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
     mov r12, r9
     mov r13, [rsp + 64]

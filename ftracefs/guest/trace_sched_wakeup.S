@@ -66,7 +66,7 @@ FUNC_NOTRACE probe_wakeup
     jge .Lout
     mov rdx, [rip + wakeup_ops]
     PER_CPU_BUFFER
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
     mov eax, [rsi + TASK_PRIO]
     mov [rip + wakeup_prio], eax
@@ -125,7 +125,7 @@ FUNC_NOTRACE probe_wakeup_sched_switch
     mov r14, rdx
     PER_CPU_BUFFER
     mov rbx, r9
-    cmp dword ptr [r9 + RB_GUARD], 0
+    test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lreset
     mov rdi, [rbp + 8]                      # __trace_function(CALLER_ADDR0, CALLER_ADDR1)
     mov rax, [rbp]

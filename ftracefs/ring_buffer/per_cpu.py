@@ -201,6 +201,7 @@ class RingBufferPerCpu:
             clock_ptr=clock.pointer,
             clock_offset=clock.offset,
         )
+        self.set_guard(CONSTANTS["RB_GUARD_CLOCK"], not clock.is_tsc)
 
     def set_overwrite(self, overwrite: bool) -> None:
         """When full, lose the oldest records, or else the newest."""

@@ -174,7 +174,7 @@ def test_a_new_callback_is_called_by_the_same_trampoline_and_no_site_is_written(
         ftrace.memory.set_u64(log, 0)
         ftrace.machine.run(change)
         assert (ops.trampoline, ftrace.memory.read(start, size)) == (trampoline, text)
-        call = addr_from_call(ftrace, trampoline + calc_trampoline_call_offset(ftrace, False))
+        call = addr_from_call(ftrace, trampoline + calc_trampoline_call_offset(ftrace, ops))
         assert call == (label.get(called) or ftrace.labels[called])
         assert ftrace.machine.call("add_one", 1) == 2
         assert ftrace.memory.u64(log) == 1

@@ -52,10 +52,11 @@ def kernel_text(shell: Shell) -> bytes:
 
 
 def guards(shell: Shell) -> list[int]:
-    """RB_GUARD of each CPU's buffer, as guest code sees it."""
+    """What RB_GUARD of each CPU's buffer keeps from being recorded, as guest code sees it."""
     memory = shell.machine.memory
     table = shell.session.tracing.global_trace.buffer.table
-    return [memory.u32(memory.u64(table + 8 * cpu)) for cpu in range(shell.machine.nr_cpus)]
+    words = (memory.u32(memory.u64(table + 8 * cpu)) for cpu in range(shell.machine.nr_cpus))
+    return [word & ~CONSTANTS["RB_GUARD_CLOCK"] for word in words]
 
 
 def trace(shell: Shell, functions: str) -> None:

@@ -11,7 +11,9 @@ from support.shell import Shell
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.procfs import HostProcess
 from emulated_kernel.tasks import Task
+from emulated_kernel.text_poke import NOP5
 from ftracefs.ftrace.modify import addr_from_call
+from ftracefs.ftrace.trampolines import calc_trampoline_call_offset
 from ftracefs.trace.pid_list import TracePidList
 
 SCRIPT_PID = 1000
@@ -195,7 +197,7 @@ def test_a_list_patches_the_call_in_the_trampoline_and_no_site(rig: Rig) -> None
         return sites.tobytes(), rig.memory.read(ops.trampoline, ops.trampoline_size)
 
     def call_target(trampoline: bytes) -> int:
-        offset = labels["ftrace_call"] - labels["ftrace_caller"]
+        offset = calc_trampoline_call_offset(rig.ftrace, ops)
         assert trampoline[offset] == 0xE8
         distance = int.from_bytes(trampoline[offset + 1 : offset + 5], "little", signed=True)
         return ops.trampoline + offset + 5 + distance
@@ -211,8 +213,10 @@ def test_a_list_patches_the_call_in_the_trampoline_and_no_site(rig: Rig) -> None
     same_sites, during = text()
     assert same_sites == sites
     assert call_target(during) == shared() == labels["ftrace_pid_func"]
-    call = labels["ftrace_call"] - labels["ftrace_caller"]
-    assert (before[:call], before[call + 5 :]) == (during[:call], during[call + 5 :])
+    call = calc_trampoline_call_offset(rig.ftrace, ops)
+    jump = b"\xe9" + (ops.inline_size - 5).to_bytes(4, "little")
+    assert (before[:5], during[:5]) == (NOP5, jump), "what is in line does not ask for pids"
+    assert (before[5:call], before[call + 5 :]) == (during[5:call], during[call + 5 :])
     rig.shell.echo("", "set_ftrace_pid")
     assert text() == (sites, before)
     assert shared() == labels["function_trace_call"]

@@ -105,7 +105,8 @@ def test_every_trampoline_is_shown_with_its_bytes_and_its_owner(tree: Tree) -> N
     found = blocks(tree.read("emulator/trampolines"))
     assert list(found)[1:] == [
         "ftrace_regs_caller: for functions with several ops; called from 1 site",
-        "trampoline of global_ops, a copy of ftrace_caller; called from 2 sites",
+        "trampoline of global_ops, a callback in line and a copy of ftrace_caller;"
+        " called from 2 sites",
         "trampoline of counter, a copy of ftrace_regs_caller; called from 0 sites",
     ]
     for ops, lines in zip((top, counter), list(found.values())[2:], strict=True):
@@ -150,6 +151,30 @@ def test_the_way_of_patching_is_chosen(tree: Tree) -> None:
     tree.echo("nop", "current_tracer")
     writes = [s.split() for s in tree.read("emulator/patch_log").splitlines() if " add_one" in s]
     assert [write[1] for write in writes[-3:]] == ["int3", "tail", "first"]
+
+
+def test_a_callback_in_line_is_shown_and_can_be_refused(tree: Tree) -> None:
+    def lines() -> list[str]:
+        return next(
+            lines
+            for head, lines in blocks(tree.read("emulator/trampolines")).items()
+            if "global_ops" in head
+        )
+
+    choice = "emulator/inline_callbacks"
+    assert tree.read(choice) == "1\n"
+    trace_all(tree, "add_one")
+    assert lines()[0].endswith("# in line: what the callback does")
+    tree.echo("0", choice)
+    assert tree.read(choice) == "0\n"
+    assert re.search(r" jmp 0x\w+ +# not in line", lines()[0])
+    tree.echo("nop", "current_tracer")
+    tree.echo("function", "current_tracer")
+    template = tree.run(lambda: tree.machine.memory.read(tree.tracing.ftrace.ftrace_addr, 16))
+    assert code_of(lines()[:4])[:16] == template
+    with pytest.raises(TracefsError) as error:
+        tree.echo("some", choice)
+    assert error.value.errno == errno.EINVAL
 
 
 def test_touched_functions_remembers(tree: Tree) -> None:

@@ -79,6 +79,7 @@ EMULATOR = {
     "call": 0o640,
     "console": 0o440,
     "direct": 0o640,
+    "inline_callbacks": 0o640,
     "kallsyms": 0o440,
     "kernel": 0o440,
     "livepatch": 0o640,
