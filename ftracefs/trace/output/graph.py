@@ -40,12 +40,12 @@ from ftracefs.trace.output.graph_text import (
     NO_DURATION,
     TAIL,
     TRACE_GRAPH_INDENT,
-    Bodies,
     Prologues,
-    body_keys,
+    graph_bodies,
     print_graph_abs_time,
     print_graph_cpu,
     print_graph_proc,
+    print_graph_rel_time,
 )
 from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext
@@ -103,7 +103,8 @@ class GraphLines:
 
     `at` is the index of its record among all entries, `last` that of the record with the duration:
     of a leaf its return, of any other line its own. `entries` and `returns` are these records.
-    `lost` is as in Entries.
+    `following` is the time of the record that is next when the line is begun, or its own behind the
+    last. `lost` is as in Entries.
     """
 
     entries: Entries
@@ -113,6 +114,7 @@ class GraphLines:
     type: U32
     func: U64
     depth: I64
+    following: U64
     lost: Mapping[int, int]
 
     def __len__(self) -> int:
@@ -129,6 +131,7 @@ class GraphLines:
             self.type[part],
             self.func[part],
             self.depth[part],
+            self.following[part],
             {index: lost for index, lost in self.lost.items() if index < count},
         )
 
@@ -199,7 +202,19 @@ class GraphPrinter:
         func[is_graph] = graph.u64(_FUNC)
         depth[is_graph] = graph.u32(_DEPTH).view(np.int32)
         lost = {int(np.searchsorted(at, i)): n for i, n in entries.lost.items() if i in at}
-        return GraphLines(own, returns, at, last, type, func, depth, lost)
+        next_ts = self._following(entries, at, last, stop)
+        return GraphLines(own, returns, at, last, type, func, depth, next_ts, lost)
+
+    def _following(self, entries: Entries, at: I64, last: I64, stop: int) -> U64:
+        """See GraphLines: of the next line's record and a leaf's own return the nearer one."""
+        if len(at) == 0:
+            return entries.ts[at]
+        rest = self._skipped[stop:]
+        behind = stop + int(np.argmin(rest)) if len(rest) else stop
+        has_behind = behind < len(entries) and not self._skipped[behind]
+        following = np.append(at[1:], behind if has_behind else at[-1])
+        is_return = (last != at) & ((last < following) | (following == at))
+        return entries.ts[np.where(is_return, last, following)]
 
     # --- what the lines before mean for them ------------------------------------------------------
 
@@ -281,6 +296,8 @@ class GraphPrinter:
         if self._context.flags & TraceIter.CONTEXT_INFO:
             if flags & GraphFlags.ABS_TIME:
                 fronts.append(print_graph_abs_time(entries.ts))
+            if flags & GraphFlags.REL_TIME:
+                fronts.append(print_graph_rel_time(entries.ts, self._context.time_start))
             fronts.append(self._prologue(entries))
             if flags & GraphFlags.DURATION:
                 fronts.append(self._durations(lines))
@@ -330,9 +347,7 @@ class GraphPrinter:
         kind = np.where(lines.is_return, closing, opening)
         kind[~lines.is_graph] = END
         func = np.where(kind == np.uint64(END), np.uint64(0), lines.func)
-        keys = body_keys(func, lines.depth.astype(np.uint64), kind)
-        bodies = self._context.symbols.derived(Bodies)
-        return list(map(bodies.__getitem__, keys))
+        return graph_bodies(self._context.symbols, func, lines.depth.astype(np.uint64), kind)
 
     def _switch(self, lines: GraphLines, index: int, before: int) -> bytes:
         """The banner of a task switch."""
@@ -355,12 +370,11 @@ class GraphPrinter:
     ) -> None:
         """Print what is neither call nor return: as comments, or as without this tracer."""
         others = np.flatnonzero(~lines.is_graph)
-        if len(others) == 0:
-            return
         types = lines.type[others]
         known = np.isin(types, list(self._events)) & ~np.isin(types, (TRACE_FN, TRACE_STACK))
         comments, plain = others[known], others[~known]
-        printed = self._others.lines(lines.entries.take(plain))
+        following = lines.following.tolist() if len(plain) else []
+        printed = self._others.lines_at(lines.entries, plain, following)
         for index, text in zip(plain.tolist(), printed, strict=True):
             texts[index] = text
 

@@ -1,8 +1,9 @@
 """Calls and returns where another tracer is in charge (print_graph_function_event).
 
 They get there by a snapshot only: another tracer starts with an empty buffer, but finds the
-snapshot that function_graph left. Each line has the context of every other record in front. There
-is no state, so no banner tells of another task and every brace is taken to be the right one.
+snapshot that function_graph left, or a latency tracer what it saw with display-graph. Each line has
+the context of every other record in front. There is no state, so no banner tells of another task
+and every brace is taken to be the right one.
 
 Left out: the same in a `trace_pipe`, where such a record is told by its type.
 """
@@ -32,7 +33,7 @@ _GRAPH = (TRACE_GRAPH_ENT, TRACE_GRAPH_RET)
 _NUMBERS_ONLY = TraceIter.RAW | TraceIter.HEX | TraceIter.BIN
 
 
-class _Stateless(GraphPrinter):
+class StatelessPrinter(GraphPrinter):
     """Prints each line as if nothing had been printed before."""
 
     def advance(self, lines: GraphLines) -> tuple[I64, Mask, I64]:
@@ -55,7 +56,7 @@ class EventPrinter:
         self._flags = context.flags
         self._events = dict(events)
         self._lines = LinePrinter(context, self._events)
-        self._graph = _Stateless(replace(context, graph=context.graph_events), events)
+        self._graph = StatelessPrinter(replace(context, graph=context.graph_events), events)
 
     def is_alone(self, entries: Entries) -> bool:
         """Whether these can be printed without knowing what comes behind them."""
@@ -76,4 +77,4 @@ class EventPrinter:
         for kind in _GRAPH:
             of_kind = [texts[index] for index in np.flatnonzero(planned.type == kind).tolist()]
             self._events[kind] = TraceEventFunctions(_given(of_kind))
-        return self._lines.text(planned.entries, next_ts)
+        return self._lines.text_before(planned.entries, planned.following.tolist())

@@ -1,7 +1,6 @@
 """Which columns the function graph tracer prints, and the header above them.
 
 Models TRACE_GRAPH_PRINT_* and print_graph_headers_flags of kernel/trace/trace_functions_graph.c.
-Left out: the relative time, which only latency tracers print.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ftracefs.trace.output.header import TraceHeader
 
 
 class GraphFlags(IntFlag):
-    """TRACE_GRAPH_PRINT_*: an option funcgraph-… each."""
+    """TRACE_GRAPH_PRINT_*: an option funcgraph-… each, but for REL_TIME."""
 
     OVERRUN = auto()
     CPU = auto()
@@ -22,6 +21,7 @@ class GraphFlags(IntFlag):
     PROC = auto()
     DURATION = auto()
     ABS_TIME = auto()
+    REL_TIME = auto()
     TAIL = auto()
 
 
@@ -39,10 +39,14 @@ DEFAULT_GRAPH_FLAGS = GraphFlags.CPU | GraphFlags.OVERHEAD | GraphFlags.DURATION
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """How the function graph tracer prints."""
+    """How the function graph tracer prints.
+
+    Without `pipe_open` a reader of trace_pipe does not remember what was printed before.
+    """
 
     flags: GraphFlags = DEFAULT_GRAPH_FLAGS
     nr_cpus: int = 1
+    pipe_open: bool = True
 
 
 _LATENCY_LEGEND = (
@@ -64,11 +68,17 @@ def print_graph_headers_flags(header: TraceHeader, flags: GraphFlags) -> str:
         if not header.entries:
             return text
         text += header.print_trace_header()
-        widths = ((GraphFlags.ABS_TIME, 16), (GraphFlags.CPU, 4), (GraphFlags.PROC, 17))
-        indent = " " * sum(width for flag, width in widths if flags & flag)
+        widths = {
+            GraphFlags.ABS_TIME: 16,
+            GraphFlags.REL_TIME: 16,
+            GraphFlags.CPU: 4,
+            GraphFlags.PROC: 17,
+        }
+        indent = " " * sum(width for flag, width in widths.items() if flags & flag)
         text += "".join(f"#{indent}{line}\n" for line in _LATENCY_LEGEND)
     columns = (
         (flags & GraphFlags.ABS_TIME, "     TIME       ", "      |         "),
+        (flags & GraphFlags.REL_TIME, "   REL TIME     ", "      |         "),
         (flags & GraphFlags.CPU, " CPU", " |  "),
         (flags & GraphFlags.PROC, "  TASK/PID       ", "   |    |        "),
         (is_latency, "||||   ", "||||   "),

@@ -17,6 +17,8 @@ from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu, Unread
 from ftracefs.trace.output.batch import Batch, Consumed
 from ftracefs.trace.output.event_output import TRACE_GRAPH_ENT, TraceEventFunctions
 from ftracefs.trace.output.graph import FgraphData, GraphLines, GraphPrinter
+from ftracefs.trace.output.graph_event import StatelessPrinter
+from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext
 
 
@@ -81,7 +83,7 @@ class GraphPipe:
             if len(part.addresses) == 1:
                 is_open |= bool((entries.type[last] == TRACE_GRAPH_ENT).any())
 
-        printer = GraphPrinter(context, events, self._data)
+        printer = self._printer(context, events)
         lines = printer.plan(entries, 0, certain)
         behind: tuple[int, int] | None = None
         across = np.flatnonzero(~own[lines.last])
@@ -106,7 +108,15 @@ class GraphPipe:
         batch, self._batch = self._batch, None
         if batch is not None and not batch.is_done:
             self._data = batch.before
-            GraphPrinter(context, events, self._data).advance(batch.lines.first(batch.done))
+            self._printer(context, events).advance(batch.lines.first(batch.done))
+
+    def _printer(
+        self, context: OutputContext, events: Mapping[int, TraceEventFunctions]
+    ) -> GraphPrinter:
+        keeps_state = context.graph is None or context.graph.pipe_open
+        printer = GraphPrinter if keeps_state else StatelessPrinter
+        others = LinePrinter(context, events, relative=False)
+        return printer(context, events, self._data, others)
 
 
 def _with_page_behind(

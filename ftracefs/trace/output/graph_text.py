@@ -1,7 +1,7 @@
 """The pieces a line of the function graph tracer is made of, each made once.
 
-Models print_graph_proc, trace_print_graph_duration and print_graph_abs_time of
-kernel/trace/trace_functions_graph.c.
+Models print_graph_proc, trace_print_graph_duration, print_graph_abs_time and
+print_graph_rel_time of kernel/trace/trace_functions_graph.c.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def print_graph_abs_time(ts: U64) -> list[bytes]:
     return [b"%5d.%06d |  " % pair for pair in pairs]
 
 
+def print_graph_rel_time(ts: U64, time_start: int) -> list[bytes]:
+    """Microseconds since the buffer was emptied, cut likewise."""
+    usecs = (ts - np.uint64(time_start)) // np.uint64(1000)
+    return [b"%9d us |  " % value for value in usecs.tolist()]
+
+
 class Durations(dict[int, bytes]):
     """The duration column by nanoseconds."""
 
@@ -77,8 +83,15 @@ class Durations(dict[int, bytes]):
 DURATIONS = {overhead: Durations(overhead=overhead) for overhead in (False, True)}
 
 
+def graph_body(symbols: SymbolText, func: int, depth: int, kind: int) -> bytes:
+    """Function, braces and newline."""
+    name = "" if kind == END else symbols.sprint_ps(func)
+    ends = {NESTED: f"{name}() {{", LEAF: f"{name}();", END: "}", TAIL: f"}} /* {name} */"}
+    return f"{' ' * (depth * TRACE_GRAPH_INDENT)}{ends[kind]}\n".encode()
+
+
 class Bodies(dict[int, bytes]):
-    """Function, braces and newline, by `func << 8 | depth << 2 | kind` without what does not fit.
+    """The same by `func << 8 | depth << 2 | kind` without what does not fit.
 
     Kept by the symbols (SymbolText.derived).
     """
@@ -90,19 +103,22 @@ class Bodies(dict[int, bytes]):
     def __missing__(self, key: int) -> bytes:
         if len(self) >= _KEPT:
             self.clear()
-        indent = " " * ((key >> 2 & 0x3F) * TRACE_GRAPH_INDENT)
-        kind = key & 3
-        name = "" if kind == END else self._symbols.sprint_ps(key >> 8 | _TOP_BYTE)
-        ends = {NESTED: f"{name}() {{", LEAF: f"{name}();", END: "}", TAIL: f"}} /* {name} */"}
-        text = self[key] = f"{indent}{ends[kind]}\n".encode()
+        text = graph_body(self._symbols, key >> 8 | _TOP_BYTE, key >> 2 & 0x3F, key & 3)
+        self[key] = text
         return text
 
 
-def body_keys(func: U64, depth: U64, kind: U64) -> list[int]:
-    """The keys for `Bodies`."""
+def graph_bodies(symbols: SymbolText, func: U64, depth: U64, kind: U64) -> list[bytes]:
+    """What these lines say behind their columns."""
+    bodies = symbols.derived(Bodies)
     keys = func << np.uint64(8) | (depth & np.uint64(0x3F)) << np.uint64(2) | kind
-    numbers: list[int] = keys.tolist()
-    return numbers
+    texts = list(map(bodies.__getitem__, keys.tolist()))
+    # A latency tracer may have been called from nowhere.
+    strange = (func >> np.uint64(56) != np.uint64(0xFF)) & (kind != np.uint64(END))
+    for index in np.flatnonzero(strange).tolist():
+        where = int(func[index]), int(depth[index]), int(kind[index])
+        texts[index] = graph_body(symbols, *where)
+    return texts
 
 
 class Prologues(dict[int, bytes]):

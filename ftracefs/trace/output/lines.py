@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,6 +35,10 @@ def _joined(pieces: Pieces) -> bytes:
     return b"".join(interleaved)
 
 
+def _lines(pieces: Pieces) -> list[bytes]:
+    return pieces[0] if len(pieces) == 1 else list(map(b"".join, zip(*pieces, strict=True)))
+
+
 class LinePrinter:
     """Prints the entries of one reader, block after block.
 
@@ -65,16 +69,32 @@ class LinePrinter:
 
     def text(self, entries: Entries, next_ts: int | None = None) -> bytes:
         """All of them in one; `next_ts` is the time of the entry that will come behind them."""
-        return _joined(self._pieces(entries, next_ts))
+        return self.text_before(entries, self._following(entries, next_ts))
 
-    def lines(self, entries: Entries, next_ts: int | None = None) -> list[bytes]:
+    def text_before(self, entries: Entries, following: list[int]) -> bytes:
+        """The same when it is told for each of them what time the one behind it has."""
+        return _joined(self._pieces(entries, following, self._places(entries)))
+
+    def lines(self, entries: Entries) -> list[bytes]:
         """The text of each."""
-        pieces = self._pieces(entries, next_ts)
-        return pieces[0] if len(pieces) == 1 else list(map(b"".join, zip(*pieces, strict=True)))
+        following = self._following(entries, None)
+        return _lines(self._pieces(entries, following, self._places(entries)))
+
+    def lines_at(self, entries: Entries, where: I64, following: list[int]) -> list[bytes]:
+        """The text of those at `where`; somebody else prints the others, which count all the same.
+
+        `following` tells for each entry what time the one behind it has.
+        """
+        places = self._places(entries)
+        if len(where) == 0:
+            return []
+        indices = where.tolist()
+        chosen = [following[i] for i in indices], [places[i] for i in indices]
+        return _lines(self._pieces(entries.take(where), *chosen))
 
     def text_and_ends(self, entries: Entries) -> tuple[bytes, I64]:
         """The text of all, and where each one's ends."""
-        pieces = self._pieces(entries, None)
+        pieces = self._pieces(entries, self._following(entries, None), self._places(entries))
         text = _joined(pieces)
         if not self._context.flags & TraceIter.BIN and (entries.type == TRACE_FN).all():
             # Each of these ends with a newline; a name may have another one, or a loss.
@@ -84,7 +104,13 @@ class LinePrinter:
         lengths = [np.fromiter(map(len, piece), np.int64, len(entries)) for piece in pieces]
         return text, np.cumsum(sum(lengths[1:], lengths[0]))
 
-    def _pieces(self, entries: Entries, next_ts: int | None) -> Pieces:
+    def _places(self, entries: Entries) -> Sequence[int]:
+        """How many have been printed before each, these among them."""
+        first = self._index
+        self._index += len(entries)
+        return range(first, self._index)
+
+    def _pieces(self, entries: Entries, following: list[int], places: Sequence[int]) -> Pieces:
         flags = self._context.flags
         if flags & TraceIter.BIN:
             pieces = self._bin(entries)
@@ -93,7 +119,7 @@ class LinePrinter:
         elif flags & TraceIter.RAW:
             pieces = self._raw(entries)
         else:
-            pieces = self._trace(entries, next_ts)
+            pieces = self._trace(entries, following, places)
         if flags & TraceIter.PRINTK_MSGONLY and flags & TraceIter.PRINTK:
             pieces = self._printk_msg_only(entries, pieces)
         for index, count in entries.lost.items():
@@ -101,12 +127,11 @@ class LinePrinter:
             if count < 0:
                 text = b"CPU:%d [LOST EVENTS]\n" % entries.cpu[index]
             pieces[0][index] = text + pieces[0][index]
-        self._index += len(entries)
         return pieces
 
     # --- the formats -----------------------------------------------------------------------------
 
-    def _trace(self, entries: Entries, next_ts: int | None) -> Pieces:
+    def _trace(self, entries: Entries, following: list[int], places: Sequence[int]) -> Pieces:
         """For people (print_trace_fmt)."""
         context = self._context
 
@@ -118,37 +143,41 @@ class LinePrinter:
         pieces: Pieces = (bodies,)
         if context.flags & TraceIter.CONTEXT_INFO:
             if context.is_latency:
-                before = trace_print_lat_context(
-                    entries, context, self._numbers_of(entries), self._following(entries, next_ts)
-                )
+                if not self._relative:
+                    following = entries.ts.tolist()
+                numbers = self._numbers_of(places)
+                before = trace_print_lat_context(entries, context, numbers, following)
             else:
                 before = trace_print_context(entries, context)
             pieces = (*before, bodies)
         if context.annotate and context.flags & TraceIter.ANNOTATE:
-            self._test_cpu_buff_start(entries, pieces[0])
+            self._test_cpu_buff_start(entries, places, pieces[0])
         return pieces
 
-    def _numbers_of(self, entries: Entries) -> list[int]:
+    def _numbers_of(self, places: Sequence[int]) -> list[int]:
         """The number of each in the trace."""
         if self._first is None:
-            return [1] * len(entries)
-        first = self._first + self._index
-        return list(range(first, first + len(entries)))
+            return [1] * len(places)
+        return [self._first + place for place in places]
 
     def _following(self, entries: Entries, next_ts: int | None) -> list[int]:
-        """For each the time of the one behind it, as far as it is known, or else its own."""
+        """For each the time of the one behind it, as far as it is known and matters."""
+        if not self._context.is_latency:
+            return []
         ts: list[int] = entries.ts.tolist()
-        if not self._relative or not ts:
+        if not ts:
             return ts
         return [*ts[1:], ts[-1] if next_ts is None else next_ts]
 
-    def _test_cpu_buff_start(self, entries: Entries, texts: list[bytes]) -> None:
+    def _test_cpu_buff_start(
+        self, entries: Entries, places: Sequence[int], texts: list[bytes]
+    ) -> None:
         """Mark where the records of each CPU begin, but not at the top of the trace."""
         for cpu in np.unique(entries.cpu).tolist():
             if cpu not in self._started:
                 self._started.add(cpu)
                 index = int(np.argmax(entries.cpu == cpu))
-                if self._index + index > 1:
+                if places[index] > 1:
                     texts[index] = b"##### CPU %u buffer started ####\n" % cpu + texts[index]
 
     def _numbers(self, entries: Entries) -> list[tuple[int, int, int]]:
