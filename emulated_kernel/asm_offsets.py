@@ -296,7 +296,7 @@ _define(
     RB_GUARD_CLOCK=0x100,  # stops nothing: the clock is more than a scaled time stamp counter
     RB_GUARD_GRAPH=0x200,  # stops nothing: the function graph tracer has filters or limits to ask
     RB_GUARD_FUNCTION=0x400,  # the function tracer is gone, though its call sites could not be
-    RB_GUARD_PROFILE=0x8000,  # no buffer at all, but a struct ftrace_profile_stat
+    RB_GUARD_FGRAPH_OPS=0x8000,  # no buffer: the functions of a struct fgraph_ops are called
     RB_STACKTRACE_KERNEL=1,
     RB_STACKTRACE_USER=2,
 )
@@ -332,7 +332,7 @@ _define(
 _layout(
     "PROFILE_STAT_",
     {
-        "GUARD": 4,  # in the place of RB_GUARD, always RB_GUARD_PROFILE
+        "GUARD": 4,  # in the place of RB_GUARD, always RB_GUARD_FGRAPH_OPS
         "HASH": 8,
         "PAGES": 8,  # the page that is being filled
         "START": 8,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.image import Module
@@ -11,6 +12,7 @@ from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.machine import Machine, Vcpu
 from emulated_kernel.modules import Modules
 from emulated_kernel.text_poke import TextPoke
+from ftracefs.errors import TracefsError
 from ftracefs.ftrace import direct, registration, show
 from ftracefs.ftrace.fgraph import FunctionGraph
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
@@ -19,7 +21,12 @@ from ftracefs.ftrace.guest_functions import GuestFunctions
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
-from ftracefs.ftrace.ops import FTRACE_OPS_FL_DYNAMIC, FTRACE_OPS_FL_PID, FtraceOps
+from ftracefs.ftrace.ops import (
+    FTRACE_OPS_FL_DYNAMIC,
+    FTRACE_OPS_FL_ENABLED,
+    FTRACE_OPS_FL_PID,
+    FtraceOps,
+)
 from ftracefs.ftrace.profile import FunctionProfiler
 from ftracefs.ftrace.python_callback import PythonCallbacks, PythonFunc
 from ftracefs.ftrace.rcu_tasks import in_use
@@ -92,6 +99,9 @@ class Ftrace(FtraceState):
 
         That is when ftrace has been disabled: call sites stay as they were then.
         """
+        if ops.flags & FTRACE_OPS_FL_ENABLED:
+            with suppress(TracefsError):
+                self.unregister_ftrace_function(ops)
         self.filtered_ops.remove(ops)
         if self.ftrace_disabled:
             return False

@@ -52,6 +52,17 @@ class FtraceRetStack:
     retp: int
 
 
+@dataclass(frozen=True, slots=True)
+class FgraphOps:
+    """struct fgraph_ops: what guest code calls for a call and for its return, at these addresses.
+
+    fgraph.S tells with what in the registers.
+    """
+
+    entryfunc: int
+    retfunc: int
+
+
 class FunctionGraph:
     """The state of function graph tracing on one machine."""
 
@@ -77,11 +88,14 @@ class FunctionGraph:
 
     # --- on and off ------------------------------------------------------------------------------
 
-    def register_ftrace_graph(self, array: int, graph_array: int = 0) -> None:
+    def register_ftrace_graph(
+        self, array: int = 0, graph_array: int = 0, gops: FgraphOps | None = None
+    ) -> None:
         """Record calls and returns in the buffers of `array`, a guest table with a word a CPU.
 
-        What the words lead to may also be the profiler's (see profile.py). `graph_array` is the
-        trace array they belong to, if its lists of pids are to be obeyed.
+        `graph_array` is the trace array they belong to, if its lists of pids are to be obeyed.
+        With `gops` its functions are called instead; then `array` may lead to what they want to
+        have in r9, each with RB_GUARD_FGRAPH_OPS in the place of RB_GUARD.
         EBUSY when somebody does so already, ENODEV when ftrace is disabled.
         """
         if self.ftrace_graph_active:
@@ -93,11 +107,15 @@ class FunctionGraph:
         self._memory.set_u64(
             self._labels["graph_array"], graph_array or self._labels["ftrace_no_array"]
         )
-        self._avoid = {_colour(page) for page in self._hot_pages(array)}
+        if gops is not None:
+            self._memory.set_u64(self._labels["ftrace_graph_entry"], gops.entryfunc)
+            self._memory.set_u64(self._labels["ftrace_graph_return"], gops.retfunc)
+        buffers = [self._graph_buffer(array, cpu.number) for cpu in self._state.machine.cpus]
+        self._avoid = {_colour(page) for page in self._hot_pages(buffers)}
         self._start_graph_tracing()
         self.ftrace_graph_active = True
-        for cpu in self._state.machine.cpus:
-            cpu.set_word("GRAPH_BUFFER", self._memory.u64(array + 8 * cpu.number))
+        for cpu, buffer in zip(self._state.machine.cpus, buffers, strict=True):
+            cpu.set_word("GRAPH_BUFFER", buffer)
         self._watch_sched_switch(True)
         try:
             ftrace_startup(self._state, self.graph_ops, FTRACE_START_FUNC_RET)
@@ -123,12 +141,17 @@ class FunctionGraph:
         probe = self._labels["ftrace_graph_probe_sched_switch"]
         self._state.tracepoints.set_probe("sched_switch", probe, 0, on)
 
-    def _hot_pages(self, array: int) -> Iterator[int]:
+    def _graph_buffer(self, array: int, cpu: int) -> int:
+        if not array:
+            return self._labels["ftrace_graph_ops_buffer"]
+        return self._memory.u64(array + 8 * cpu)
+
+    def _hot_pages(self, buffers: list[int]) -> Iterator[int]:
         """What entry and return touch beside the shadow stack."""
         yield self.graph_ops.address
+        yield from buffers
         for cpu in self._state.machine.cpus:
             yield cpu.percpu
-            yield self._memory.u64(array + 8 * cpu.number)
 
     # --- stacks ----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from ftracefs.errors import TracefsError
-from ftracefs.ftrace.fgraph import FunctionGraph
+from ftracefs.ftrace.fgraph import FgraphOps, FunctionGraph
 from ftracefs.ftrace.state import FtraceState
 
 U64 = npt.NDArray[np.uint64]
@@ -69,7 +69,9 @@ class FunctionProfiler:
             return
         if enabled:
             self._ftrace_profile_init()
-            self._fgraph.register_ftrace_graph(self._table)
+            labels = self._state.labels
+            gops = FgraphOps(labels["profile_graph_entry"], labels["profile_graph_return"])
+            self._fgraph.register_ftrace_graph(self._table, gops=gops)
             self._set_enabled(True)
         else:
             self._set_enabled(False)
@@ -126,7 +128,7 @@ class FunctionProfiler:
         stat = _Stat(taken[0], taken[1], taken[2:])
         for page, following in zip(stat.pages, [*stat.pages[1:], 0], strict=True):
             memory.set_u64(page + _C["PROFILE_PAGE_NEXT"], following)
-        memory.set_u32(stat.address + _C["PROFILE_STAT_GUARD"], _C["RB_GUARD_PROFILE"])
+        memory.set_u32(stat.address + _C["PROFILE_STAT_GUARD"], _C["RB_GUARD_FGRAPH_OPS"])
         memory.set_u64(stat.address + _C["PROFILE_STAT_HASH"], stat.hash)
         memory.set_u64(stat.address + _C["PROFILE_STAT_START"], stat.pages[0])
         self._ftrace_profile_reset(stat)

@@ -11,30 +11,6 @@
 # What is rarely wanted costs nothing: as long as nobody asks for a filter, a limit or another clock,
 # RB_GUARD is zero and is all that is looked at.
 
-TRACE_GRAPH_RET = 10
-TRACE_GRAPH_ENT = 11
-TRACE_GRAPH_ENT_PREEMPT = TRACE_GRAPH_ENT + 0x1000000   # with one level of preemption more
-# struct ftrace_graph_ent_entry: common fields, func, depth.
-GRAPH_ENT_BYTES = 24
-GRAPH_ENT_WORDS = 5
-# struct ftrace_graph_ret_entry: common fields, func, depth, overrun, calltime, rettime.
-GRAPH_RET_BYTES = 44
-GRAPH_RET_WORDS = 10
-
-# Searches a table of call sites for rdi, as ops have them; r11 the table, which is not empty. Goes to
-# \found or falls through; uses rax.
-.macro LOOKUP_IP hash, found
-    mov eax, edi
-    shr eax, 4
-1:  and eax, [rip + \hash + 8]
-    mov r8, [r11 + rax*8]
-    cmp r8, rdi
-    je \found
-    inc eax
-    test r8, r8
-    jne 1b
-.endm
-
 # The callback. Linux takes a recursion bit here, which is why an entry record shows one level of
 # preemption more; this code calls nothing that could be traced, and is never interrupted.
 .balign 128, 0xcc
@@ -101,31 +77,19 @@ FUNC_NOTRACE ftrace_graph_func
 
     # trace_graph_entry with all its questions. r8 task, rdx the new frame.
 .Lask:
-    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_PROFILE
-    je .Lprofile
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_FGRAPH_OPS
+    je .Lentryfunc
     mov r8, [r8 + TASK_RET_BASE]
-    mov r10d, [r8 + FGT_FLAGS]
-    test r10d, FGT_IN_NOTRACE
+    test dword ptr [r8 + FGT_FLAGS], FGT_IN_NOTRACE
     jne .Lout
-    mov r11, [rip + ftrace_graph_notrace_hash]
-    test r11, r11
-    jne .Lnotrace_addr
-.Lwanted:
+    call ftrace_graph_notrace_addr
+    jb .Lnotrace
     mov rax, [rip + graph_array]            # ftrace_trace_task
     mov r11d, gs:[CPU_NUMBER]
     cmp dword ptr [rax + r11*4 + TR_FTRACE_IGNORE_PID], FTRACE_PID_IGNORE
     je .Lout
-    FRAME_DEPTH eax, edx
-    mov r11d, [rip + fgraph_max_depth]
-    dec r11d                                # no limit: the largest number
-    cmp eax, r11d
-    ja .Lout
-    test r10d, FGT_IN_GRAPH
-    jne .Lnested
-    mov r11, [rip + ftrace_graph_hash]
-    test r11, r11
-    jne .Lgraph_addr
-.Lnested:
+    call ftrace_graph_ignore_func
+    jb .Lout
     cmp dword ptr [rip + ftrace_graph_skip_irqs], 0
     jne .Lignore_irqs
 .Lnot_ignored:
@@ -145,42 +109,23 @@ FUNC_NOTRACE ftrace_graph_func
     jmp .Lpush_return_trace
 
     # A function that is not to be traced needs a frame to tell when it returns.
-.Lnotrace_addr:
-    mov r10, r8
-    LOOKUP_IP ftrace_graph_notrace_hash, .Lnotrace
-    mov r8, r10
-    mov r10d, [r8 + FGT_FLAGS]
-    jmp .Lwanted
 .Lnotrace:
-    or dword ptr [r10 + FGT_FLAGS], FGT_IN_NOTRACE
+    or dword ptr [r8 + FGT_FLAGS], FGT_IN_NOTRACE
     jmp .Lpush_return_trace
 
-.Lgraph_addr:
-    mov r10, r8
-    LOOKUP_IP ftrace_graph_hash, .Lgraph
-    jmp .Lout
-.Lgraph:
-    FRAME_DEPTH eax, edx
-    mov [r10 + FGT_DEPTH], eax
-    mov r8, r10
-    mov r10d, FGT_IN_GRAPH
-    test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_HARDIRQ
-    je 1f
-    mov r10d, FGT_IN_GRAPH | FGT_IN_IRQ
-1:  mov [r8 + FGT_FLAGS], r10d
-    jmp .Lnested
-
 .Lignore_irqs:
-    test r10d, FGT_IN_IRQ
+    test dword ptr [r8 + FGT_FLAGS], FGT_IN_IRQ
     jne .Lnot_ignored
     test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_HARDIRQ
     je .Lnot_ignored
     jmp .Lout
 
-.Lprofile:
+.Lentryfunc:
     TRACE_CLOCK_LOCAL
     mov [rdx + FG_CALLTIME], r8
-    call profile_graph_entry
+    call qword ptr [rip + ftrace_graph_entry]
+    test eax, eax
+    je .Lout
     jmp .Lpush_return_trace
 ENDFUNC ftrace_graph_func
 
@@ -222,12 +167,11 @@ FUNC_NOTRACE return_to_handler
 
     # trace_graph_return and trace_graph_thresh_return with all their questions.
 .Lask:
-    mov r10d, [rcx + FGT_FLAGS]
-    test r10d, r10d
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_FGRAPH_OPS
+    je .Lretfunc
+    cmp dword ptr [rcx + FGT_FLAGS], 0
     jne .Lflags
 .Ltraced:
-    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_PROFILE
-    je .Lprofile
     cmp byte ptr [r9 + RB_GUARD], 0
     jne .Lout
     cmp dword ptr [rip + fgraph_two_clocks], 0
@@ -249,22 +193,16 @@ FUNC_NOTRACE return_to_handler
     jmp .Lreturn
 
 .Lflags:
-    test r10d, FGT_IN_GRAPH
-    je .Lnot_finished
-    FRAME_DEPTH eax, esi
-    cmp eax, [rcx + FGT_DEPTH]
-    jne .Lnot_finished
-    and r10d, FGT_IN_NOTRACE                # ftrace_graph_addr_finish
-    mov [rcx + FGT_FLAGS], r10d
-.Lnot_finished:
-    test r10d, FGT_IN_NOTRACE
+    call ftrace_graph_addr_finish
+    test dword ptr [rcx + FGT_FLAGS], FGT_IN_NOTRACE
     je .Ltraced
-    and r10d, FGT_IN_GRAPH | FGT_IN_IRQ
-    mov [rcx + FGT_FLAGS], r10d
+    and dword ptr [rcx + FGT_FLAGS], FGT_IN_GRAPH | FGT_IN_IRQ
     jmp .Lout
 
-.Lprofile:
-    call profile_graph_return
+.Lretfunc:
+    TRACE_CLOCK_LOCAL
+    mov [rsi + FG_RETP], r8
+    call qword ptr [rip + ftrace_graph_return]
     jmp .Lout
 ENDFUNC return_to_handler
 
@@ -298,6 +236,12 @@ ENDFUNC ftrace_graph_probe_sched_switch
 
 .data
 .balign 64
+OBJECT ftrace_graph_entry                   # of the struct fgraph_ops in charge, if it has functions:
+    .quad 0                                 # rdi the call site, rdx the frame; eax: is it traced?
+ENDOBJECT ftrace_graph_entry                # Keeps rdi rsi rdx rcx.
+OBJECT ftrace_graph_return                  # rsi the frame, taken off already, rcx RET_BASE.
+    .quad 0                                 # Keeps rdi rsi rdx.
+ENDOBJECT ftrace_graph_return
 OBJECT ftrace_graph_hash                    # table and mask, as in struct ftrace_ops; 0: everything
     .quad 0
     .quad 0
@@ -335,6 +279,10 @@ OBJECT ftrace_stub_graph                    # GRAPH_BUFFER while nothing is trac
     .long RB_GUARD_OFF
     .long 0
 ENDOBJECT ftrace_stub_graph
+OBJECT ftrace_graph_ops_buffer              # GRAPH_BUFFER while such functions are to be called
+    .long RB_GUARD_FGRAPH_OPS
+    .long 0
+ENDOBJECT ftrace_graph_ops_buffer
 OBJECT ftrace_no_array                      # struct trace_array without a list of pids
     .zero TR_SIZE
 ENDOBJECT ftrace_no_array

@@ -35,7 +35,7 @@ GOLDEN_RATIO_64 = 0x61c8864680b583eb
     add \to, r11
 .endm
 
-# rdi the function's call site, rdx its frame, r9 this CPU's ftrace_profile_stat. Keeps rdi rsi rdx rcx.
+# rdi the function's call site, rdx its frame, r9 this CPU's ftrace_profile_stat. Returns 1.
 FUNC_NOTRACE profile_graph_entry
     cmp dword ptr [rip + ftrace_profile_enabled], 0
     je .Lsubtime
@@ -45,6 +45,7 @@ FUNC_NOTRACE profile_graph_entry
 .Lsubtime:
     FRAME_SUBTIME rax, eax, rdx, edx
     mov qword ptr [rax], 0
+    mov eax, 1
     ret
 
     # ftrace_profile_alloc and ftrace_add_profile
@@ -73,14 +74,14 @@ FUNC_NOTRACE profile_graph_entry
     jmp .Lfound
 ENDFUNC profile_graph_entry
 
-# rsi the frame, taken off already, r9 this CPU's ftrace_profile_stat. Keeps rdi rsi rdx.
+# rsi the frame, taken off already, r9 this CPU's ftrace_profile_stat.
 FUNC_NOTRACE profile_graph_return
     cmp dword ptr [rip + ftrace_profile_enabled], 0
     je .Lout
-    TRACE_CLOCK_LOCAL
     mov rax, [rsi + FG_CALLTIME]
     test rax, rax
     je .Lout
+    mov r8, [rsi + FG_RETP]                 # the return time
     sub r8, rax
     cmp dword ptr [rip + fgraph_graph_time], 0
     je .Lself
