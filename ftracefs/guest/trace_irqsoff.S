@@ -238,7 +238,7 @@ FUNC_NOTRACE start_critical_timing
     mov rax, rdi
 .Lparent:
     mov [rbx + IC_START], rax
-    call function_trace_call
+    call qword ptr [rip + irqsoff_trace_function]
     mov dword ptr [rbx + IC_TRACING], 1
 .Lno:
     pop rbx
@@ -268,7 +268,7 @@ FUNC_NOTRACE stop_critical_timing
     jne .Lout
     mov r12, r9
     mov r13, [rsp + 64]
-    call function_trace_call
+    call qword ptr [rip + irqsoff_trace_function]
     test rsi, rsi
     jne .Lparent
     mov rsi, rdi
@@ -283,7 +283,7 @@ FUNC_NOTRACE stop_critical_timing
     sub rax, [rbx + IC_TIMESTAMP]
     REPORT_LATENCY irqsoff_max_latency, .Lrestart
     mov [rsp + IRQSOFF_MAX_LATENCY], rax
-    call function_trace_call
+    call qword ptr [rip + irqsoff_trace_function]
     mov r9, r12
     mov rax, r14                            # the stack from the function on that enabled them
     mov r8, [rbp]
@@ -308,7 +308,7 @@ FUNC_NOTRACE stop_critical_timing
     mov r9, r12
     TRACE_CLOCK
     mov [rbx + IC_TIMESTAMP], r8
-    call function_trace_call
+    call qword ptr [rip + irqsoff_trace_function]
     mov qword ptr [rbx + IC_START], 0
 .Lout:
     add rsp, 32
@@ -319,21 +319,53 @@ FUNC_NOTRACE stop_critical_timing
     ret
 ENDFUNC stop_critical_timing
 
+# func_prolog_dec: goes to \not unless a section is being measured. Uses rax r9.
+.macro FUNC_PROLOG_DEC not
+    IRQSOFF_CPU r9
+    cmp dword ptr [r9 + IC_TRACING], 0
+    je \not
+    TEST_PREEMPT_COUNT
+    jne 77f
+    test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
+    je \not
+77:
+.endm
+
 # The callback of the tracers' op: records calls while a section is being measured.
 .balign 128, 0xcc
 FUNC_NOTRACE irqsoff_tracer_call
-    IRQSOFF_CPU r9
-    cmp dword ptr [r9 + IC_TRACING], 0
-    je .Lout
-    TEST_PREEMPT_COUNT
-    jne .Ltrace
-    test byte ptr gs:[IRQ_FLAGS], TRACE_FLAG_IRQS_OFF
-    je .Lout
-.Ltrace:
+    FUNC_PROLOG_DEC .Lout
     jmp function_trace_call
 .Lout:
     ret
 ENDFUNC irqsoff_tracer_call
+
+# The same as fgraph has them called, with the option display-graph.
+FUNC_NOTRACE irqsoff_graph_entry
+    mov r8, gs:[CURRENT_TASK]
+    mov r8, [r8 + TASK_RET_BASE]
+    call ftrace_graph_ignore_func
+    jb .Lno
+    call ftrace_graph_notrace_addr
+    jb .Lyes
+    FUNC_PROLOG_DEC .Lno
+    TRACE_GRAPH_ENTRY irqsoff_ops
+    ret
+.Lyes:
+    mov eax, 1
+    ret
+.Lno:
+    xor eax, eax
+    ret
+ENDFUNC irqsoff_graph_entry
+
+FUNC_NOTRACE irqsoff_graph_return
+    call ftrace_graph_addr_finish
+    FUNC_PROLOG_DEC .Lout
+    TRACE_GRAPH_RETURN irqsoff_ops
+.Lout:
+    ret
+ENDFUNC irqsoff_graph_return
 
 .data
 .balign 64
@@ -343,6 +375,9 @@ ENDOBJECT irqsoff_cpu
 OBJECT irqsoff_ops                          # of the trace array whose tracer it is
     .quad 0
 ENDOBJECT irqsoff_ops
+OBJECT irqsoff_trace_function               # how start and end are recorded (__trace_function)
+    .quad function_trace_call
+ENDOBJECT irqsoff_trace_function
 OBJECT irqsoff_max_latency                  # where that one keeps its maximum, nanoseconds
     .quad 0
 ENDOBJECT irqsoff_max_latency

@@ -30,18 +30,50 @@ WAKEUP_TASK_REPORT = 0x7f
 78:
 .endm
 
-# Callbacks of the tracers' op: calls on the CPU that the task waits for.
-.balign 128, 0xcc
-FUNC_NOTRACE wakeup_tracer_call
+# func_prolog_preempt_disable: goes to \not unless this is the CPU that a task waits for. Uses rax.
+.macro FUNC_PROLOG_PREEMPT_DISABLE not
     cmp qword ptr [rip + wakeup_task], 0
-    je .Lout
+    je \not
     mov eax, gs:[CPU_NUMBER]
     cmp eax, [rip + wakeup_current_cpu]
-    jne .Lout
+    jne \not
+.endm
+
+# The callback of the tracers' op: records calls on that CPU.
+.balign 128, 0xcc
+FUNC_NOTRACE wakeup_tracer_call
+    FUNC_PROLOG_PREEMPT_DISABLE .Lout
     jmp function_trace_call
 .Lout:
     ret
 ENDFUNC wakeup_tracer_call
+
+# The same as fgraph has them called, with the option display-graph.
+FUNC_NOTRACE wakeup_graph_entry
+    mov r8, gs:[CURRENT_TASK]
+    mov r8, [r8 + TASK_RET_BASE]
+    call ftrace_graph_ignore_func
+    jb .Lno
+    call ftrace_graph_notrace_addr
+    jb .Lyes
+    FUNC_PROLOG_PREEMPT_DISABLE .Lno
+    TRACE_GRAPH_ENTRY wakeup_ops
+    ret
+.Lyes:
+    mov eax, 1
+    ret
+.Lno:
+    xor eax, eax
+    ret
+ENDFUNC wakeup_graph_entry
+
+FUNC_NOTRACE wakeup_graph_return
+    call ftrace_graph_addr_finish
+    FUNC_PROLOG_PREEMPT_DISABLE .Lout
+    TRACE_GRAPH_RETURN wakeup_ops
+.Lout:
+    ret
+ENDFUNC wakeup_graph_return
 
 # void probe_wakeup(void *ignore, struct task_struct *p)
 FUNC_NOTRACE probe_wakeup
@@ -90,7 +122,7 @@ FUNC_NOTRACE probe_wakeup
     mov rax, [rax]
     mov rsi, [rax + 8]
     mov rdx, r12
-    call function_trace_call
+    call qword ptr [rip + wakeup_trace_function]
 .Lout:
     pop r12
     pop rbx
@@ -130,7 +162,7 @@ FUNC_NOTRACE probe_wakeup_sched_switch
     mov rdi, [rbp + 8]                      # __trace_function(CALLER_ADDR0, CALLER_ADDR1)
     mov rax, [rbp]
     mov rsi, [rax + 8]
-    call function_trace_call
+    call qword ptr [rip + wakeup_trace_function]
     mov r9, rbx
     mov rdi, r12
     mov rsi, r13
@@ -215,6 +247,9 @@ ENDOBJECT wakeup_latency
 OBJECT wakeup_ops                           # of the trace array whose tracer it is
     .quad 0
 ENDOBJECT wakeup_ops
+OBJECT wakeup_trace_function                # how start and end are recorded (__trace_function)
+    .quad function_trace_call
+ENDOBJECT wakeup_trace_function
 OBJECT wakeup_max_latency                   # where that one keeps its maximum, nanoseconds
     .quad 0
 ENDOBJECT wakeup_max_latency

@@ -482,7 +482,6 @@ class TraceArray:
     def output_context(self, array_buffer: ArrayBuffer | None = None) -> OutputContext:
         """How records are to be printed now, those of the buffer that is written if not told."""
         array_buffer = array_buffer or self.array_buffer
-        layout = self.current_trace.graph_layout
         return OutputContext(
             self.tracing.symbols,
             self.tracing.saved_cmdlines.names(),
@@ -491,7 +490,7 @@ class TraceArray:
             time_start=array_buffer.time_start,
             annotate=array_buffer.buffer.overruns() > 0,
             tgids=self.tracing.saved_tgids.tgids(),
-            graph=layout(self) if layout is not None else None,
+            graph=self.current_trace.graph_layout(self),
             graph_events=graph_layout(self),
         )
 
@@ -538,7 +537,7 @@ class TraceArray:
         if tracer.use_max_tr:
             raise TracefsError(errno.EBUSY, f"{tracer.name} needs the snapshot itself")
         header = self._header(array_buffer)
-        if tracer.graph_layout is None:
+        if tracer.graph_layout(self) is None:
             header = replace(header, flags=header.flags & ~TraceIter.LATENCY_FMT)
         if array_buffer.buffer.is_empty(cpu):
             text = header.top() + snapshot_help(self.allocated_snapshot, cpu is not None)

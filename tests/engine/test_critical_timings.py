@@ -6,20 +6,14 @@ import errno
 import re
 
 import pytest
+from support.latency import TIMER, tick
 from support.shell import Shell
 
 from emulated_kernel.static_call import StaticCalls
 from ftracefs.errors import TracefsError
 
-TIMER = "asm_sysvec_apic_timer_interrupt"
 NOP5 = bytes.fromhex("0f1f440000")
 HOOKS = ("trace_hardirqs_off", "trace_hardirqs_on", "trace_preempt_off", "trace_preempt_on")
-
-
-def tick(shell: Shell, cpu: int = 0) -> None:
-    """A timer interrupt: a section with interrupts off, and spin locks inside it."""
-    machine = shell.machine
-    machine.run(lambda: machine.interrupt(machine.cpus[cpu], TIMER))
 
 
 def static_calls(shell: Shell) -> StaticCalls:

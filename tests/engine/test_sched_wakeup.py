@@ -6,32 +6,10 @@ import errno
 import re
 
 import pytest
+from support.latency import RT_PRIO, sleep, task, wake
 from support.shell import Shell
 
-from emulated_kernel.procfs import HostProcess
 from ftracefs.errors import TracefsError
-
-RT_PRIO = 94  # chrt -f 5
-
-
-def task(shell: Shell, pid: int, prio: int) -> HostProcess:
-    """A process that sleeps in user mode, with a task of its own."""
-    process = HostProcess(pid=pid, start_time=0, ppid=1, comm=f"task{pid}", cpu=0, prio=prio)
-    shell.machine.run(lambda: shell.session.tasks.adopt(process))
-    return process
-
-
-def wake(shell: Shell, process: HostProcess) -> None:
-    """It is woken, runs a system call and sleeps again."""
-    tasks = shell.session.tasks
-    shell.machine.run(lambda: tasks.syscall(tasks.task_of(process), "getpid", ()))
-    shell.machine.run(lambda: shell.session.workload.tick())
-
-
-def sleep(shell: Shell) -> None:
-    """Let every task that does nothing go to sleep."""
-    for _ in range(4):
-        shell.machine.run(lambda: shell.session.workload.tick())
 
 
 def test_the_wait_of_a_realtime_task_is_shown_from_its_wake_up_to_its_switch(shell: Shell) -> None:

@@ -9,21 +9,26 @@ records aside.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import IntFlag
 from functools import partial
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine import Vcpu
+from ftracefs.errors import TracefsError
 from ftracefs.trace.array_buffer import saved_latency, update_max_tr_single
 from ftracefs.trace.options import TraceIter
-from ftracefs.trace.tracers.latency import LatencyTracing
+from ftracefs.trace.output.graph_layout import GraphFlags, GraphLayout
+from ftracefs.trace.output.header import TraceHeader
+from ftracefs.trace.tracers.latency import LatencyTracing, is_graph
 from ftracefs.trace.tracers.tracer import Tracer
 
 if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
     from ftracefs.trace.tracing import Tracing
 
+_GRAPH_FLAGS = GraphFlags.CPU | GraphFlags.PROC | GraphFlags.REL_TIME | GraphFlags.DURATION
 _LOCK_FUNCTION = "_raw_"  # what the functions in Linux's section of locks begin with
 
 
@@ -52,20 +57,23 @@ class CriticalTimings(LatencyTracing):
 
     def __init__(self, tracing: Tracing) -> None:
         needed = TraceIter.OVERWRITE | TraceIter.LATENCY_FMT | TraceIter.PAUSE_ON_TRACE
-        super().__init__(tracing, "irqsoff", "irqsoff_tracer_call", needed)
+        super().__init__(tracing, "irqsoff", needed, _GRAPH_FLAGS)
         tracing.machine.hypercalls[CONSTANTS["HC_UPDATE_MAX_TR"]] = self._update_max_tr
 
     def start(self, tr: TraceArray, trace_type: TraceType) -> None:
         """__irqsoff_tracer_init. EBUSY while one of the three is in charge somewhere."""
         self.init(tr)
         memory = self.memory
-        memory.write(self.label("irqsoff_cpu"), bytes(CONSTANTS["IRQSOFF_CPUS_BYTES"]))
+        self._forget_sections()
         memory.set_u64(self.label("irqsoff_max_sequence"), 0)
         memory.set_u32(self.label("irqsoff_trace_type"), trace_type)
         start, end = self._lock_text()
         memory.set_u64(self.label("lock_text"), start)
         memory.set_u64(self.label("lock_text") + 8, end)
-        self.start_func_tracer(tr)
+        self.set_trace_function(is_graph(tr))
+        with suppress(TracefsError):
+            # Only the top level has calls recorded through fgraph from the beginning.
+            self.start_func_tracer(tr, is_graph(tr) and not tr.name)
         for hook in _hooks(trace_type):
             self.tracing.static_calls.update(self._key(hook), self.label(hook))
 
@@ -73,8 +81,16 @@ class CriticalTimings(LatencyTracing):
         """__irqsoff_tracer_reset."""
         for hook in _hooks(~TraceType(0)):
             self.tracing.static_calls.update(self._key(hook), 0)
-        self.stop_func_tracer(tr)
+        self.stop_func_tracer(tr, is_graph(tr))
         self.reset(tr)
+
+    def forget(self, tr: TraceArray) -> None:
+        """See LatencyTracing."""
+        self._forget_sections()
+        tr.tracing_reset_online_cpus()
+
+    def _forget_sections(self) -> None:
+        self.memory.write(self.label("irqsoff_cpu"), bytes(CONSTANTS["IRQSOFF_CPUS_BYTES"]))
 
     # --- a new maximum ---------------------------------------------------------------------------
 
@@ -131,6 +147,16 @@ def irqsoff_flag_changed(tr: TraceArray, flag: TraceIter, enabled: bool) -> None
     tr.tracing.critical_timings.flag_changed(tr, flag, enabled)
 
 
+def irqsoff_graph_layout(tr: TraceArray) -> GraphLayout | None:
+    """See LatencyTracing.graph_layout."""
+    return tr.tracing.critical_timings.graph_layout(tr)
+
+
+def irqsoff_print_header(tr: TraceArray, header: TraceHeader) -> str:
+    """See LatencyTracing.print_header."""
+    return tr.tracing.critical_timings.print_header(tr, header)
+
+
 def _tracer(name: str, trace_type: TraceType) -> Tracer:
     return Tracer(
         name,
@@ -139,6 +165,8 @@ def _tracer(name: str, trace_type: TraceType) -> Tracer:
         start=irqsoff_tracer_start,
         stop=irqsoff_tracer_stop,
         flag_changed=irqsoff_flag_changed,
+        print_header=irqsoff_print_header,
+        graph_layout=irqsoff_graph_layout,
         allow_instances=True,
         needs=tuple(f"__SCK__{hook}" for hook in _hooks(trace_type)),
         use_max_tr=True,

@@ -9,14 +9,18 @@ host, which puts the records aside. Left out: deadline tasks, so wakeup_dl finds
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine import Vcpu
+from ftracefs.errors import TracefsError
 from ftracefs.trace.array_buffer import saved_latency, update_max_tr
 from ftracefs.trace.options import TraceIter
-from ftracefs.trace.tracers.latency import LatencyTracing
+from ftracefs.trace.output.graph_layout import GraphFlags, GraphLayout
+from ftracefs.trace.output.header import TraceHeader
+from ftracefs.trace.tracers.latency import LatencyTracing, is_graph
 from ftracefs.trace.tracers.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -29,6 +33,13 @@ _PROBES = {
     "sched_switch": "probe_wakeup_sched_switch",
     "sched_migrate_task": "probe_wakeup_migrate_task",
 }
+_GRAPH_FLAGS = (
+    GraphFlags.PROC
+    | GraphFlags.CPU
+    | GraphFlags.REL_TIME
+    | GraphFlags.DURATION
+    | GraphFlags.OVERHEAD
+)
 _NOBODY = 0xFFFFFFFF
 
 
@@ -37,7 +48,7 @@ class WakeupTracing(LatencyTracing):
 
     def __init__(self, tracing: Tracing) -> None:
         needed = TraceIter.OVERWRITE | TraceIter.LATENCY_FMT
-        super().__init__(tracing, "wakeup", "wakeup_tracer_call", needed)
+        super().__init__(tracing, "wakeup", needed, _GRAPH_FLAGS)
         tracing.machine.hypercalls[CONSTANTS["HC_WAKEUP_MAX"]] = self._update_max_tr
 
     def start(self, tr: TraceArray, *, rt: bool, dl: bool) -> None:
@@ -48,11 +59,13 @@ class WakeupTracing(LatencyTracing):
         for tracepoint, probe in _PROBES.items():
             self.tracing.tracepoints.tracepoint_probe_register(tracepoint, self.label(probe), 0)
         self.wakeup_reset(tr)
-        self.start_func_tracer(tr)
+        self.set_trace_function(is_graph(tr))
+        with suppress(TracefsError):
+            self.start_func_tracer(tr, is_graph(tr))
 
     def stop(self, tr: TraceArray) -> None:
         """wakeup_tracer_reset."""
-        self.stop_func_tracer(tr)
+        self.stop_func_tracer(tr, is_graph(tr))
         for tracepoint, probe in _PROBES.items():
             self.tracing.tracepoints.tracepoint_probe_unregister(tracepoint, self.label(probe), 0)
         self.wakeup_reset(tr)
@@ -64,6 +77,10 @@ class WakeupTracing(LatencyTracing):
         self.memory.set_u64(self.label("wakeup_task"), 0)
         for name in ("wakeup_cpu", "wakeup_prio"):
             self.memory.set_u32(self.label(name), _NOBODY)
+
+    def forget(self, tr: TraceArray) -> None:
+        """See LatencyTracing."""
+        self.wakeup_reset(tr)
 
     # --- a new maximum ---------------------------------------------------------------------------
 
@@ -104,6 +121,16 @@ def wakeup_flag_changed(tr: TraceArray, flag: TraceIter, enabled: bool) -> None:
     tr.tracing.wakeup_tracing.flag_changed(tr, flag, enabled)
 
 
+def wakeup_graph_layout(tr: TraceArray) -> GraphLayout | None:
+    """See LatencyTracing.graph_layout."""
+    return tr.tracing.wakeup_tracing.graph_layout(tr)
+
+
+def wakeup_print_header(tr: TraceArray, header: TraceHeader) -> str:
+    """See LatencyTracing.print_header."""
+    return tr.tracing.wakeup_tracing.print_header(tr, header)
+
+
 def _tracer(name: str, *, rt: bool = False, dl: bool = False) -> Tracer:
     return Tracer(
         name,
@@ -112,6 +139,8 @@ def _tracer(name: str, *, rt: bool = False, dl: bool = False) -> Tracer:
         start=wakeup_tracer_start,
         stop=wakeup_tracer_stop,
         flag_changed=wakeup_flag_changed,
+        print_header=wakeup_print_header,
+        graph_layout=wakeup_graph_layout,
         allow_instances=True,
         needs=tuple(f"__tracepoint_{tracepoint}" for tracepoint in _PROBES),
         use_max_tr=True,

@@ -42,12 +42,16 @@ def _default_header(_tr: TraceArray, header: TraceHeader) -> str:
     return header.text()
 
 
+def _no_graph(_tr: TraceArray) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Tracer:
     """A tracer: `init` and `reset` frame its time in charge, `start` and `stop` obey tracing_on.
 
     `set_flag` approves a change of one of its options, `flag_changed` of a common one, or they
-    raise EINVAL. One with a `graph_layout` has its lines printed as the function graph tracer's.
+    raise EINVAL. While there is a `graph_layout` lines are printed as the function graph tracer's.
     """
 
     name: str
@@ -59,7 +63,7 @@ class Tracer:
     set_flag: SetFlag = _dummy_set_flag
     flag_changed: FlagChanged = _any_flag
     print_header: Callable[[TraceArray, TraceHeader], str] = _default_header
-    graph_layout: Callable[[TraceArray], GraphLayout] | None = None
+    graph_layout: Callable[[TraceArray], GraphLayout | None] = _no_graph
     options: tuple[TracerOpt, ...] = ()
     allow_instances: bool = False
     needs: tuple[str, ...] = ()  # symbols of the kernel, without which it cannot be had
