@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import EmulatedMachine, Processor
 
 PRINTK_TEXT = 40  # of a record in the guest's log, from its start
 PRINTK_TIME = 16
@@ -20,7 +20,7 @@ LINE_MAX = 989  # of a text, as long as it may be with the level in front
 class Console:
     """The console of one machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: EmulatedMachine) -> None:
         self._memory = machine.memory
         self._lines: deque[bytes] = deque()
         self._bytes = 0
@@ -29,7 +29,7 @@ class Console:
         if enabled is not None:
             self._memory.set_u32(enabled, 1)
 
-    def _console_emit_next_record(self, vcpu: Vcpu) -> None:
+    def _console_emit_next_record(self, vcpu: Processor) -> None:
         """The guest has a record for the console: its text at rdi, rsi bytes long."""
         text, length = vcpu.get("rdi", "rsi")
         ns = self._memory.u64(text - PRINTK_TEXT + PRINTK_TIME)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulated_kernel.image import KernelImage
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.text_poke import (
     JMP32_INSN_OPCODE,
     NOP5,
@@ -65,7 +65,7 @@ class JumpLabels:
     A key is the address of a `struct static_key`; whether it is on is told by its first word.
     """
 
-    def __init__(self, machine: Machine, image: KernelImage, text_poke: TextPoke) -> None:
+    def __init__(self, machine: EmulatedMachine, image: KernelImage, text_poke: TextPoke) -> None:
         self._memory = machine.memory
         self._text_poke = text_poke
         section = image.segments.get(JUMP_TABLE_SECTION)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from emulated_kernel.errors import EmulatedKernelError, ModuleError
 from emulated_kernel.image import Module
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _INT3 = b"\xcc"
 class Modules:
     """The modules of `machine`, of which `available` can be loaded. For the machine thread."""
 
-    def __init__(self, machine: Machine, available: Sequence[Module]) -> None:
+    def __init__(self, machine: EmulatedMachine, available: Sequence[Module]) -> None:
         self._machine = machine
         self.available = {module.name: module for module in available}
         self.loaded: dict[str, Module] = {}

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulated_kernel.errors import EmulatedKernelError
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import EmulatedMachine, Processor
 
 Addresses = npt.NDArray[np.uint64]
 Code = npt.NDArray[np.uint8]  # one row of bytes for each address
@@ -111,7 +111,7 @@ class TextPoke:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: EmulatedMachine,
         *,
         symbolize: Callable[[int], str] = hex,
         log_size: int = 4096,
@@ -243,7 +243,7 @@ class TextPoke:
 
     # --- INT3 ------------------------------------------------------------------------------------
 
-    def poke_int3_handler(self, vcpu: Vcpu, ip: int) -> bool:
+    def poke_int3_handler(self, vcpu: Processor, ip: int) -> bool:
         """Act as the instruction that is being written at `ip`; False when none is."""
         if self._vector is None:
             return False
@@ -254,7 +254,7 @@ class TextPoke:
         self._emulate(vcpu, ip, self._new[row].tobytes())
         return True
 
-    def _emulate(self, vcpu: Vcpu, ip: int, code: bytes) -> None:
+    def _emulate(self, vcpu: Processor, ip: int, code: bytes) -> None:
         following = ip + len(code)
         opcode = code[0]
         if opcode == CALL_INSN_OPCODE:

@@ -17,7 +17,7 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.jump_label import JumpLabels
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.static_call import static_call_update
 from emulated_kernel.text_poke import TextPoke
 
@@ -50,7 +50,7 @@ class TracepointFunc:
 class Tracepoints:
     """The tracepoints of a kernel, by name. For the machine thread."""
 
-    def __init__(self, machine: Machine, image: KernelImage, text_poke: TextPoke) -> None:
+    def __init__(self, machine: EmulatedMachine, image: KernelImage, text_poke: TextPoke) -> None:
         self._machine = machine
         self._memory = machine.memory
         self._labels = image.labels

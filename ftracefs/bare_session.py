@@ -11,7 +11,7 @@ from emulated_kernel.assembler import Assembly
 from emulated_kernel.image import KernelImage
 from emulated_kernel.images import load_image
 from emulated_kernel.kallsyms import Kallsyms
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import EmulatedMachine, Machine, Vcpu
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import Ftrace
@@ -23,7 +23,7 @@ from ftracefs.trace.tracing import Tracing
 PID, COMM = 1000, "script"
 
 
-def load_ftrace(machine: Machine, image: KernelImage, guest: Assembly) -> Ftrace:
+def load_ftrace(machine: EmulatedMachine, image: KernelImage, guest: Assembly) -> Ftrace:
     """ftrace on a machine whose kernel has not run yet, with the engine's code in memory."""
     machine.load_segments(dict(guest.segments))
     kallsyms = Kallsyms()

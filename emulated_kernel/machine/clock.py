@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine.memory import Memory
-from emulated_kernel.machine.vcpu import Vcpu
 
 VIRTUAL_STEP_NS = 1000
 _CALIBRATION_S = 0.01
@@ -65,9 +64,9 @@ class _HostTsc:
 
 
 class ClockSource:
-    """The time base of some vCPUs. `kind` is "real" or "virtual"."""
+    """The time base of some vCPUs, by their per-CPU pages. `kind` is "real" or "virtual"."""
 
-    def __init__(self, memory: Memory, vcpus: Iterable[Vcpu], kind: str) -> None:
+    def __init__(self, memory: Memory, percpus: Iterable[int], kind: str) -> None:
         if kind not in {"real", "virtual"}:
             raise ValueError(f"clock {kind!r}: real or virtual")
         self.kind = kind
@@ -81,11 +80,10 @@ class ClockSource:
             tsc, ns = self._tsc.sample()
             self.mult = ((ns - self.ns_base) << 32) // (tsc - self.tsc_base)
         words = self.nanoseconds()
-        for vcpu in vcpus:
-            vcpu.set_word("CLOCK_MULT", words.mult)
-            vcpu.set_word("CLOCK_STEP", words.step)
-            vcpu.set_word("CLOCK_PTR", words.pointer)
-            vcpu.set_word("CLOCK_OFFSET", words.offset)
+        values = (words.mult, words.step, words.pointer, words.offset)
+        for percpu in percpus:
+            for name, value in zip(CLOCK_WORD_NAMES, values, strict=True):
+                memory.set_u64(percpu + CONSTANTS[name], value)
 
     def nanoseconds(self, base_ns: int = 0) -> ClockWords:
         """Words for nanoseconds since the machine was made, plus `base_ns`."""

@@ -6,12 +6,12 @@ A slice of guest code ends at a safepoint (`hlt`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import thread
+from emulated_kernel.machine.base import EmulatedMachine, Processor
 from emulated_kernel.machine.clock import ClockSource
 from emulated_kernel.machine.memory import (
     GUEST_LIMIT,
@@ -22,7 +22,6 @@ from emulated_kernel.machine.memory import (
     USER_WINDOW,
     Memory,
 )
-from emulated_kernel.machine.thread import MachineThread
 from emulated_kernel.machine.vcpu import (
     GENERAL_PROTECTION,
     INVALID_OPCODE,
@@ -52,23 +51,24 @@ assert CONSTANTS["PREEMPT_DEPTH"] == CONSTANTS["IRQ_FLAGS"] + 1
 _SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 
 
-class Machine(MachineThread):
+class Machine(EmulatedMachine):
     """An emulated machine running `image` on `nr_cpus` vCPUs (1 to 8).
 
     `clock` is "real" (the host's monotonic time) or "virtual" (a fixed step per reading).
     The machine is created stopped; `boot` brings the kernel to its idle loop.
     """
 
+    memory: Memory
+    cpus: list[Vcpu]
+
     def __init__(self, image: KernelImage, *, nr_cpus: int = 2, clock: str = "real") -> None:
         if not 1 <= nr_cpus <= MAX_CPUS:
             raise ValueError(f"1 to {MAX_CPUS} vCPUs, not {nr_cpus}")
         super().__init__()
         self.image = image
-        self.nr_cpus = nr_cpus
         self.memory = Memory()
         self._cr3 = self.memory.build_page_tables()
         self._write_gdt()
-        self.hypercalls: dict[int, Callable[[Vcpu], None]] = {}
         self._exception_entry = {
             vector: image.labels[name]
             for vector, name in _EXCEPTION_ENTRIES.items()
@@ -79,7 +79,7 @@ class Machine(MachineThread):
         }
         self.cpus = [self._new_vcpu(number) for number in range(nr_cpus)]
         self._bare_stacks = [STACKS_START + (n + 1) * _STACK_BYTES for n in range(nr_cpus)]
-        self.clock = ClockSource(self.memory, self.cpus, clock)
+        self.clock = ClockSource(self.memory, [vcpu.percpu for vcpu in self.cpus], clock)
         self._load(image)
         self._start_thread()
 
@@ -107,18 +107,9 @@ class Machine(MachineThread):
         if boot_params is not None:
             self.memory.set_u64(boot_params, PAGE_OFFSET + GUEST_PHYS)
             self.memory.set_u64(boot_params + 8, PAGE_OFFSET + GUEST_PHYS + GUEST_LIMIT)
-            self.memory.set_u64(boot_params + 16, self.nr_cpus)
+            self.memory.set_u64(boot_params + 16, len(self.cpus))
             for vcpu in self.cpus:
                 self.memory.set_u64(boot_params + 24 + 8 * vcpu.number, vcpu.percpu)
-
-    def load_segments(self, segments: dict[str, tuple[int, bytes]]) -> None:
-        """Put more code and data into RAM (the engine's, a module's)."""
-        for address, data in segments.values():
-            self.memory.write(address, data)
-            # Asked about a page that is not executable Unicorn faults inside and remembers that:
-            # the guest's next fault would be a double one.
-            if data and self.memory.is_text(address):
-                self.flush_text(address, address + len(data))
 
     def boot(self) -> None:
         """Run the kernel from its entry points until every vCPU idles.
@@ -157,26 +148,16 @@ class Machine(MachineThread):
         self.memory.set_u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"], 1)
         return self.interrupt(vcpu, "asm_sysvec_reschedule_ipi")
 
-    # --- heap ------------------------------------------------------------------------------------
-
-    def alloc(self, size: int, align: int = 4096) -> int:
-        """Zeroed guest memory for the host's own structures, by its direct-map address."""
-        return self.memory.alloc(size, align)
-
-    def free(self, address: int) -> None:
-        """Give back what `alloc` gave."""
-        self.memory.free(address)
-
     def user_window(self, vcpu: Vcpu) -> tuple[int, int]:
         """(address, size) of the user memory that callers on this vCPU use as their buffers."""
         return USER_BASE + vcpu.number * USER_WINDOW, USER_WINDOW
 
-    def stack_end(self, vcpu: Vcpu) -> int:
+    def stack_end(self, cpu: Processor) -> int:
         """Where the stack ends that a stopped vCPU stands on: its task's, or one of the CPU's."""
-        (rsp,) = vcpu.get("rsp")
-        ends = [vcpu.word("HARDIRQ_STACK"), self._bare_stacks[vcpu.number]]
-        if vcpu.current:
-            ends.append(self.memory.u64(vcpu.current + CONSTANTS["TASK_STACK"]) + _STACK_BYTES)
+        (rsp,) = cpu.get("rsp")
+        ends = [cpu.word("HARDIRQ_STACK"), self._bare_stacks[cpu.number]]
+        if cpu.current:
+            ends.append(self.memory.u64(cpu.current + CONSTANTS["TASK_STACK"]) + _STACK_BYTES)
         return next((end for end in ends if end - _STACK_BYTES <= rsp < end), rsp + _STACK_BYTES)
 
     # --- running guest code ----------------------------------------------------------------------
@@ -202,11 +183,6 @@ class Machine(MachineThread):
         return self.run_slice(vcpu)
 
     def call(self, function: int | str, *arguments: int, cpu: int = 0) -> int:
-        """Run a guest function to its return, outside any task, and return rax.
-
-        For boot and tests: it runs on a stack of the host's with whatever task is current, so it
-        must not sleep. Raises GuestFault or GuestTimeout; the machine goes on.
-        """
         address = self.image.labels[function] if isinstance(function, str) else function
         return self.run(lambda: self._bare_call(self.cpus[cpu], address, arguments))
 
@@ -249,14 +225,3 @@ class Machine(MachineThread):
         """Drop translations of [start, end) on every vCPU, as a sync_core IPI would."""
         for vcpu in self.cpus:
             vcpu.cpu.remove_cache(start, end)
-
-    def _hypercall(self, vcpu: Vcpu, number: int) -> None:
-        handler = self.hypercalls.get(number)
-        if handler is None:
-            raise EmulatedKernelError(f"hypercall {number}")
-        handler(vcpu)
-
-    @property
-    def hypercall_count(self) -> int:
-        """Guest-to-host calls since the machine was made."""
-        return sum(vcpu.hypercalls for vcpu in self.cpus)

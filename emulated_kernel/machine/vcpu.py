@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR, PAGE_OFFSET
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
+from emulated_kernel.machine.base import Processor
 from emulated_kernel.machine.memory import Memory
 from emulated_kernel.machine.unicorn_abi import REGISTERS, UnicornCpu
 
@@ -44,21 +45,17 @@ class Rest(Enum):
     RETURN = auto()  # a function run outside any task is done
 
 
-class Vcpu:
+class Vcpu(Processor):
     """A processor. `percpu` is the guest-virtual address of its per-CPU page (the gs base)."""
 
     def __init__(self, number: int, memory: Memory, cr3: int, percpu: int) -> None:
-        self.number = number
-        self.memory = memory
-        self.percpu = percpu
+        super().__init__(number, memory, percpu)
         self.rest = Rest.RESET
         self.rip = 0
-        self.hypercalls = 0
         self.entries = 0  # system calls entered here, by whoever enters them
         self.in_bare_call = False
         self.is_lost = False  # stopped where no safepoint is; `rest` says nothing
         self.hypercall: Callable[[Vcpu, int], None] | None = None
-        self.int3: Callable[[Vcpu, int], bool] | None = None
         self.exception_entry: dict[int, int] = {}
         self.rests: dict[int, Rest] = {}
         self._faulted = False
@@ -76,15 +73,6 @@ class Vcpu:
         self.registers.values[_CR2] = _NO_ADDRESS
         self.registers.write()
 
-    # --- per-CPU words ---------------------------------------------------------------------------
-
-    def word(self, name: str) -> int:
-        """A u64 per-CPU word by its name in asm_offsets."""
-        return self.memory.u64(self.percpu + CONSTANTS[name])
-
-    def set_word(self, name: str, value: int) -> None:
-        self.memory.set_u64(self.percpu + CONSTANTS[name], value)
-
     @property
     def may_be_interrupted(self) -> bool:
         """Whether an interrupt may arrive: it is idle, in user mode, or between two calls."""
@@ -92,18 +80,15 @@ class Vcpu:
 
     @property
     def current(self) -> int:
-        """Address of the running task's task_struct."""
         return self.word("CURRENT_TASK")
 
     # --- registers -------------------------------------------------------------------------------
 
     def get(self, *names: str) -> tuple[int, ...]:
-        """Registers of the stopped vCPU."""
         self.registers.read()
         return tuple(int(self.registers.values[_INDEX[n]]) for n in names)
 
     def set(self, **values: int) -> None:
-        """Set registers of the stopped vCPU."""
         self.registers.read()
         for name, value in values.items():
             self.registers.values[_INDEX[name]] = value & 0xFFFFFFFFFFFFFFFF

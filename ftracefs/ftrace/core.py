@@ -9,7 +9,7 @@ from contextlib import suppress
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.image import Module
 from emulated_kernel.kallsyms import Kallsyms
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import EmulatedMachine, Processor
 from emulated_kernel.modules import Modules
 from emulated_kernel.text_poke import TextPoke
 from ftracefs.errors import TracefsError
@@ -45,7 +45,7 @@ class Ftrace(FtraceState):
 
     def __init__(
         self,
-        machine: Machine,
+        machine: EmulatedMachine,
         image: TracedImage,
         guest: GuestCode,
         *,
@@ -72,7 +72,7 @@ class Ftrace(FtraceState):
             ip = image.labels.get(name, 0)
             self.memory.set_u64(guest.labels["stack_trace_user"] + 8 * number, ip)
 
-    def _call_probe_host(self, vcpu: Vcpu) -> None:
+    def _call_probe_host(self, vcpu: Processor) -> None:
         (op,) = vcpu.get("rdx")
         self.probe_hosts[op](vcpu)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine.memory import Memory
+from emulated_kernel.machine import Memory
 from ftracefs.ftrace.hashes import EMPTY_HASH, FtraceHash, Ips, hash_table
 
 _U64 = (1 << 64) - 1

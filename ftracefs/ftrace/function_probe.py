@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.func_mapper import FtraceFuncMapper
 from ftracefs.ftrace.graph_filter import FtraceGraphHash
@@ -48,7 +48,7 @@ class FtraceProbeOps:
         func: str,
         *,
         counts: bool = False,
-        host: Callable[[FtraceFuncProbe, Vcpu], None] | None = None,
+        host: Callable[[FtraceFuncProbe, Processor], None] | None = None,
     ) -> None:
         self.name = name
         self.func = func

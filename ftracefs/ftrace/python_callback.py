@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.ftrace.ops import FtraceOps, GuestMemory
 from ftracefs.ftrace.state import FtraceState
 
@@ -65,7 +65,7 @@ class PythonCallbacks:
         state.machine.hypercalls[CONSTANTS["HC_CALLBACK"]] = self._call
         return ops
 
-    def _call(self, vcpu: Vcpu) -> None:
+    def _call(self, vcpu: Processor) -> None:
         ip, parent_ip, op, fregs = vcpu.get("rdi", "rsi", "rdx", "rcx")
         ops, func = self._functions[op]
         func(ip, parent_ip, ops, FtraceRegs(self._state.memory, fregs))

@@ -14,7 +14,7 @@ import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.kallsyms import Kallsyms, Symbol
-from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine import EmulatedMachine, Processor
 from emulated_kernel.text_poke import TextPoke
 from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
@@ -51,7 +51,7 @@ class FtraceState:
     """The state of ftrace on one machine."""
 
     def __init__(
-        self, machine: Machine, kallsyms: Kallsyms, text_poke: TextPoke, guest: GuestCode
+        self, machine: EmulatedMachine, kallsyms: Kallsyms, text_poke: TextPoke, guest: GuestCode
     ) -> None:
         self.machine = machine
         self.memory = machine.memory
@@ -71,7 +71,7 @@ class FtraceState:
         self.ftrace_disabled = False
         self.removed_ops: FtraceOps | None = None
         # What the hypercalls of probes do, by the addresses of their ops (function_probe.py).
-        self.probe_hosts: dict[int, Callable[[Vcpu], None]] = {}
+        self.probe_hosts: dict[int, Callable[[Processor], None]] = {}
         self.direct_functions: dict[int, int] = {}  # call site -> target
         self.tmp_ops: FtraceOps | None = None  # of modify_ftrace_direct
         # Made to be targets of direct calls: address -> size, name.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
+from emulated_kernel.machine import Memory
 from emulated_kernel.machine.clock import ClockWords
-from emulated_kernel.machine.memory import Memory
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
 from ftracefs.ring_buffer.pages import Pages

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
+from emulated_kernel.machine import Memory
 from emulated_kernel.machine.clock import ClockWords
-from emulated_kernel.machine.memory import Memory
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import (
     BUF_PAGE_HDR_SIZE,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.options import TraceIter
@@ -165,7 +165,7 @@ class Snapshots:
         self._tracing = tracing
         tracing.machine.hypercalls[CONSTANTS["HC_SNAPSHOT"]] = self._asked
 
-    def _asked(self, vcpu: Vcpu) -> None:
+    def _asked(self, vcpu: Processor) -> None:
         table, word = vcpu.get("rdi", "rsi")
         memory = self._tracing.machine.memory
         tr = next((tr for tr in self._tracing.trace_arrays() if tr.buffer.table == table), None)

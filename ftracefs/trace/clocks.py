@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from emulated_kernel.machine import ClockWords, Machine
+from emulated_kernel.machine import ClockWords, EmulatedMachine
 
 USER_HZ = 100  # what the uptime clock counts in
 _NS_PER_JIFFY = 1_000_000_000 // USER_HZ
@@ -62,7 +62,7 @@ class Clocks:
     jiffies are, so each has one word in guest memory.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: EmulatedMachine) -> None:
         self._machine = machine
         self._source = machine.clock
         words = machine.alloc(64)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.graph import GraphPrinter
@@ -46,7 +46,7 @@ class DumpOnOops:
     def mode(self, value: int) -> None:
         self._tracing.machine.memory.set_u32(self._word, value)
 
-    def _dump(self, vcpu: Vcpu) -> None:
+    def _dump(self, vcpu: Processor) -> None:
         if self.mode not in (DUMP_ALL, DUMP_ORIG):
             self._tracing.printk(b"Bad dumping mode, switching to all CPUs dump\n")
         ftrace_dump(self._tracing, cpu=vcpu.number if self.mode == DUMP_ORIG else None)

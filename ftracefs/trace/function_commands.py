@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.ftrace.filter import FtraceFuncCommand, FtraceRegex
 from ftracefs.ftrace.function_probe import UNLIMITED, FtraceFuncProbe, FtraceProbeOps
 from ftracefs.trace.array_buffer import tracing_alloc_snapshot_instance
@@ -96,10 +96,10 @@ class FunctionProbeOps:
         )
 
 
-def _ftrace_dump_probe(tracing: Tracing, _probe: FtraceFuncProbe, _vcpu: Vcpu) -> None:
+def _ftrace_dump_probe(tracing: Tracing, _probe: FtraceFuncProbe, _vcpu: Processor) -> None:
     ftrace_dump(tracing)
 
 
-def _ftrace_cpudump_probe(tracing: Tracing, _probe: FtraceFuncProbe, vcpu: Vcpu) -> None:
+def _ftrace_cpudump_probe(tracing: Tracing, _probe: FtraceFuncProbe, vcpu: Processor) -> None:
     """Only the buffer of the CPU that the function is called on."""
     ftrace_dump(tracing, cpu=vcpu.number)

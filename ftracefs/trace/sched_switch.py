@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.saved_tgids import SavedTgids
@@ -32,7 +32,7 @@ class SchedSwitch:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: EmulatedMachine,
         tracepoints: Tracepoints,
         label: Callable[[str], int],
         saved_cmdlines: SavedCmdlines,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from emulated_kernel.console import Console
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.image import KernelImage
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.modules import Modules
 from emulated_kernel.static_call import StaticCalls
 from emulated_kernel.tasks import CallResult
@@ -55,7 +55,7 @@ class Tracing:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: EmulatedMachine,
         image: KernelImage,
         ftrace: Ftrace,
         guest: GuestCode,

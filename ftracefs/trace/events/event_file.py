@@ -7,7 +7,7 @@ to the buffers of its trace array; the flags there are the only ones there are.
 from __future__ import annotations
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from ftracefs.trace.events.call import TraceEventCall
 
 EVENT_FILE_FL_ENABLED = CONSTANTS["EVENT_FILE_FL_ENABLED"]
@@ -22,7 +22,7 @@ EVENT_FILE_FL_WAS_ENABLED = CONSTANTS["EVENT_FILE_FL_WAS_ENABLED"]
 class TraceEventFile:
     """`array` is the address of the trace array's own structure in guest memory."""
 
-    def __init__(self, machine: Machine, call: TraceEventCall, array: int) -> None:
+    def __init__(self, machine: EmulatedMachine, call: TraceEventCall, array: int) -> None:
         self.call = call
         self.sm_ref = 0  # how many want it to be there, recording or not
         self._machine = machine

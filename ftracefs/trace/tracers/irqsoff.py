@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.errors import TracefsError
 from ftracefs.trace.array_buffer import saved_latency, update_max_tr_single
 from ftracefs.trace.options import TraceIter
@@ -94,7 +94,7 @@ class CriticalTimings(LatencyTracing):
 
     # --- a new maximum ---------------------------------------------------------------------------
 
-    def _update_max_tr(self, vcpu: Vcpu) -> None:
+    def _update_max_tr(self, vcpu: Processor) -> None:
         """check_critical_timing found one: put the records of this CPU aside."""
         tr = self.trace
         if tr is None or tr.stop_count:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Vcpu
+from emulated_kernel.machine import Processor
 from ftracefs.errors import TracefsError
 from ftracefs.trace.array_buffer import saved_latency, update_max_tr
 from ftracefs.trace.options import TraceIter
@@ -84,7 +84,7 @@ class WakeupTracing(LatencyTracing):
 
     # --- a new maximum ---------------------------------------------------------------------------
 
-    def _update_max_tr(self, _vcpu: Vcpu) -> None:
+    def _update_max_tr(self, _vcpu: Processor) -> None:
         """probe_wakeup_sched_switch found one: put the records aside."""
         tr = self.trace
         if tr is None or tr.stop_count:
