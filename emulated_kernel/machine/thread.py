@@ -146,12 +146,14 @@ class MachineThread:
                 raise MachineOffError("the machine is switched off")
             self._queue.append(job)
             self._wake.notify()
+            self._interrupt_background()
 
     def close(self) -> None:
         """Switch the machine off; work still queued fails."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
+            self._interrupt_background()
         self._off.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -161,10 +163,10 @@ class MachineThread:
             with self._wake:
                 now = time.monotonic()
                 while not self._queue and not self._closing:
-                    due = self._timers[0][0] - now if self._timers else None
-                    if due is not None and due <= 0:
+                    due = self._due()
+                    if due is not None and due <= now:
                         break
-                    self._wake.wait(due)
+                    self._wake.wait(None if due is None else due - now)
                     now = time.monotonic()
                 if self._closing:
                     break
@@ -172,6 +174,8 @@ class MachineThread:
                 timer = None
                 if self._timers and self._timers[0][0] <= now:
                     timer = heapq.heappop(self._timers)[3]
+                if job is None:
+                    self._allow_background()
             if timer is not None:
                 self._run_timer(timer)
             if isinstance(job, _SlicedJob):
@@ -180,10 +184,35 @@ class MachineThread:
                         self._queue.append(job)
             elif job is not None:
                 job.execute()
+            else:
+                self._background()
             self._notify_after_slice()
         error = MachineOffError("the machine is switched off")
         for left in self._queue:
             left.fail(error)
+
+    def _due(self) -> float | None:
+        """When there is something to do that nobody has to ask for, by the monotonic clock."""
+        background = self._background_due()
+        if not self._timers:
+            return background
+        timer = self._timers[0][0]
+        return timer if background is None else min(timer, background)
+
+    # A machine whose guest runs all the time, and not when somebody asks for it, says so here.
+
+    def _background_due(self) -> float | None:
+        """When the guest is to run on: 0 at once, None not before something else happens."""
+        return None
+
+    def _background(self) -> None:
+        """Let the guest run until `_interrupt_background`, or for a slice."""
+
+    def _interrupt_background(self) -> None:
+        """Somebody has work: from any thread, with the lock held."""
+
+    def _allow_background(self) -> None:
+        """Nobody has work: with the lock held."""
 
     def _run_timer(self, work: Callable[[], None]) -> None:
         try:
