@@ -42,10 +42,10 @@ _uc_reg_read_batch = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_void_p, C.c_void_p, C.
 _uc_reg_write_batch = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_void_p, C.c_void_p, C.c_int)(
     ("uc_reg_write_batch", uclib)
 )
-_uc_emu_start = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_uint64, C.c_uint64, C.c_uint64, C.c_size_t)(
+uc_emu_start = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_uint64, C.c_uint64, C.c_uint64, C.c_size_t)(
     ("uc_emu_start", uclib)
 )
-_uc_emu_stop = C.CFUNCTYPE(C.c_int, C.c_void_p)(("uc_emu_stop", uclib))
+uc_emu_stop = C.CFUNCTYPE(C.c_int, C.c_void_p)(("uc_emu_stop", uclib))
 _INTR_CALLBACK = C.CFUNCTYPE(None, C.c_void_p, C.c_uint32, C.c_void_p)
 _INVALID_CALLBACK = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
 
@@ -140,7 +140,7 @@ class UnicornCpu:
 
         Raises what a hook raised, or EmulatedKernelError when Unicorn gave up.
         """
-        status = _uc_emu_start(self._handle, address, 0, 0, 0)
+        status = uc_emu_start(self._handle, address, 0, 0, 0)
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -182,9 +182,9 @@ class UnicornCpu:
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
-        _uc_emu_stop(self._handle)
+        uc_emu_stop(self._handle)
 
 
 def force_stop(cpu: UnicornCpu) -> None:
     """Stop a running vCPU from another thread; its state is not one to go on from."""
-    _uc_emu_stop(cpu._handle)
+    uc_emu_stop(cpu._handle)

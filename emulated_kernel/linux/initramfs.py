@@ -1,0 +1,111 @@
+"""The guest's first file system: a cpio archive (Documentation/driver-api/early-userspace).
+
+Our own init, and busybox as its shell and tools where the host has a static one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulated_kernel.assembler import load
+
+_HERE = Path(__file__).parent
+_INIT_BASE = 0x400000
+_PAGE = 4096
+_ELF_HEADER_BYTES, _PROGRAM_HEADER_BYTES = 64, 56
+_DIRECTORY, _FILE, _LINK, _CHARACTER = 0o040000, 0o100000, 0o120000, 0o020000
+_TRAILER = "TRAILER!!!"
+_DIRECTORIES = ("bin", "dev", "etc", "mnt", "proc", "root", "sys", "tmp")
+_BUSYBOX_NAMES = (
+    *("[", "ash", "awk", "basename", "cat", "chmod", "clear", "cmp", "cp", "cut", "date", "dd"),
+    *("df", "diff", "dirname", "dmesg", "du", "echo", "env", "expr", "false", "find", "free"),
+    *("grep", "gzip", "head", "hexdump", "id", "kill", "killall", "ln", "ls", "md5sum", "mkdir"),
+    *("mkfifo", "mknod", "mktemp", "mount", "mv", "nice", "nohup", "od", "pgrep", "pidof", "pkill"),
+    *("poweroff", "printf", "ps", "pwd", "readlink", "reboot", "rm", "rmdir", "sed", "seq", "sh"),
+    *("sha256sum", "sleep", "sort", "stat", "stty", "sync", "tail", "tee", "test", "time", "top"),
+    *("touch", "tr", "true", "tty", "umount", "uname", "uniq", "uptime", "usleep", "vi", "wc"),
+    *("which", "who", "xargs", "yes", "zcat"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpioFile:
+    """A file of the archive; `mode` has its type."""
+
+    name: str
+    mode: int
+    data: bytes = b""
+    device: tuple[int, int] = (0, 0)
+
+
+def cpio(files: Iterable[CpioFile]) -> bytes:
+    """An archive of the kind the kernel unpacks (newc)."""
+    out = bytearray()
+    for number, file in enumerate([*files, CpioFile(_TRAILER, 0)], 1):
+        name = file.name.encode() + b"\0"
+        fields = (number, file.mode, 0, 0, 1, 0, len(file.data), 0, 0, *file.device, len(name), 0)
+        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name
+        out += bytes(-len(out) % 4)
+        out += file.data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def static_busybox() -> Path | None:
+    """The host's busybox, if it is there and needs no libraries."""
+    for name in ("busybox", "busybox.static", "busybox-static"):
+        found = shutil.which(name, path="/bin:/usr/bin:/usr/local/bin")
+        if found is not None and _is_static(Path(found)):
+            return Path(found)
+    return None
+
+
+def _is_static(path: Path) -> bool:
+    try:
+        data = path.read_bytes()
+        if data[:5] != b"\x7fELF\x02" or struct.unpack_from("<H", data, 18)[0] != 62:
+            return False
+        (at,) = struct.unpack_from("<Q", data, 32)
+        (count,) = struct.unpack_from("<H", data, 56)
+        kinds = [
+            struct.unpack_from("<I", data, at + _PROGRAM_HEADER_BYTES * i)[0] for i in range(count)
+        ]
+    except (OSError, struct.error):
+        return False
+    return 3 not in kinds  # PT_INTERP
+
+
+def init_program() -> bytes:
+    """init.S as an executable: one segment, header and all, that may be written."""
+    start = _ELF_HEADER_BYTES + _PROGRAM_HEADER_BYTES
+    built = load([_HERE / "init.S"], {".text": _INIT_BASE + start})
+    (_, code) = built.segments[".text"]
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01\x01",
+        *(2, 62, 1, built.labels["_start"], _ELF_HEADER_BYTES, 0, 0),
+        *(_ELF_HEADER_BYTES, _PROGRAM_HEADER_BYTES, 1, 0, 0, 0),
+    )
+    size = start + len(code)
+    segment = struct.pack("<IIQQQQQQ", 1, 7, 0, _INIT_BASE, _INIT_BASE, size, size, _PAGE)
+    return header + segment + code
+
+
+def initramfs(busybox: bytes | None, extra: Iterable[CpioFile] = ()) -> bytes:
+    """The archive; `busybox` is the program's contents."""
+    files = [CpioFile(name, _DIRECTORY | 0o755) for name in _DIRECTORIES]
+    files += [
+        CpioFile("dev/console", _CHARACTER | 0o600, device=(5, 1)),
+        CpioFile("dev/null", _CHARACTER | 0o666, device=(1, 3)),
+        CpioFile("init", _FILE | 0o755, init_program()),
+        CpioFile("etc/commands", _FILE | 0o755, (_HERE / "commands.sh").read_bytes()),
+        CpioFile("etc/passwd", _FILE | 0o644, b"root::0:0:root:/root:/bin/sh\n"),
+    ]
+    if busybox is not None:
+        files.append(CpioFile("bin/busybox", _FILE | 0o755, busybox))
+        files += [CpioFile(f"bin/{name}", _LINK | 0o777, b"busybox") for name in _BUSYBOX_NAMES]
+    return cpio([*files, *extra])

@@ -1,0 +1,81 @@
+"""Where things are in a PC's RAM, and how the host finds them by guest-virtual address.
+
+    physical            virtual
+    0                   0xffff888000000000  all of RAM: the direct map                RW NX
+                        0xffffffff80000000  the guest's: the kernel's own mapping     (text RX)
+    GUEST_BYTES         0xffffffffe0000000  the engine's text and trampolines         RX
+    + 16 MiB            0xffffffffe1000000  its data                                  RW NX
+    + 8 MiB             (direct map)        the host's heap
+
+The guest is not told of the RAM behind GUEST_BYTES, so nothing of it is in its page tables until
+the host enters it there. The engine's addresses lie in the last GiB, where the kernel has its fixed
+mappings: in reach of a call from its text and of a 32-bit address, and in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emulated_kernel.asm_offsets import PAGE_OFFSET
+from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.linux.vmlinux import START_KERNEL_MAP
+from emulated_kernel.machine.memory import MIB, Layout, Memory, Region
+from emulated_kernel.machine.page_tables import PAGE, PageTables
+
+GUEST_BYTES = 192 * MIB
+ENGINE_TEXT, ENGINE_TEXT_BYTES = 0xFFFFFFFFE0000000, 16 * MIB
+ENGINE_DATA, ENGINE_DATA_BYTES = ENGINE_TEXT + ENGINE_TEXT_BYTES, 8 * MIB
+HEAP_PHYS, HEAP_BYTES = GUEST_BYTES + ENGINE_TEXT_BYTES + ENGINE_DATA_BYTES, 40 * MIB
+RAM_BYTES = HEAP_PHYS + HEAP_BYTES
+PERCPU = ENGINE_DATA + 0x500000  # the engine's per-CPU words
+
+_ENGINE = (
+    Region(ENGINE_TEXT, ENGINE_TEXT_BYTES, GUEST_BYTES, executable=True),
+    Region(ENGINE_DATA, ENGINE_DATA_BYTES, GUEST_BYTES + ENGINE_TEXT_BYTES),
+    Region(PAGE_OFFSET + GUEST_BYTES, RAM_BYTES - GUEST_BYTES, GUEST_BYTES),
+)
+PC = Layout(
+    RAM_BYTES,
+    (
+        Region(PAGE_OFFSET, RAM_BYTES, 0),
+        Region(START_KERNEL_MAP, GUEST_BYTES, 0, executable=True),
+        *_ENGINE[:2],
+    ),
+    (HEAP_PHYS, HEAP_BYTES),
+    ENGINE_TEXT,
+    ENGINE_DATA,
+)
+
+
+class PcMemory(Memory):
+    """RAM of a PC. `walk` looks an address up in the guest's page tables."""
+
+    def __init__(self) -> None:
+        super().__init__(PC)
+        self.walk: Callable[[int], int | None] = lambda address: None
+
+    def physical(self, address: int, size: int = 1) -> int:
+        """As in Memory; outside of the regions by page table, within one page."""
+        for region in self._regions:
+            if region.start <= address and address + size <= region.end:
+                return address - region.start + region.physical
+        at = self.walk(address)
+        if at is None or at + size > RAM_BYTES or (address & PAGE - 1) + size > PAGE:
+            raise EmulatedKernelError(f"guest address {address:#x} (+{size}) is not mapped")
+        return at
+
+    def is_mapped(self, address: int, size: int = 1) -> bool:
+        try:
+            self.physical(address, size)
+        except EmulatedKernelError:
+            return False
+        return True
+
+    def enter_engine(self, root: int) -> None:
+        """Enter the host's RAM in the guest's page tables, whose root is at physical `root`.
+
+        Raises EmulatedKernelError when something else is there already.
+        """
+        tables = PageTables(self.ram, root, 0, 0)
+        for region in _ENGINE:
+            tables.map(region.start, region.size, region.physical, executable=region.executable)

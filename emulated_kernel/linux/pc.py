@@ -1,0 +1,250 @@
+"""A PC that runs a kernel of its own: one processor, RAM, and the devices of the 1980s.
+
+Unlike the built-in machine its guest runs all the time, on the machine thread, between the jobs of
+others. It stands still at `hlt` until a device wants something. Time is the host's: the guest's
+time stamp counter is the host's with an offset.
+
+A guest that can go on no more (a triple fault, a reset, halted for good, an error of Unicorn's) is
+dead: `failure` says why, what is asked of it raises GuestDeadError, and the host lives on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart
+from emulated_kernel.linux.memory import PcMemory
+from emulated_kernel.machine.base import EmulatedMachine
+from emulated_kernel.machine.pc_cpu import Cpuid, PcCpu, Stop, native_cpuid
+from emulated_kernel.machine.self_test import native_hooks_work
+
+log = logging.getLogger(__name__)
+
+_TIMER_LINE, _COM2_LINE, _COM1_LINE = 0, 3, 4
+_COM1, _COM2 = 0x3F8, 0x2F8
+_NAG_S = 0.0005
+CONSOLE_BYTES = 1 << 18
+_APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
+_CRYSTAL_HZ = 25_000_000
+
+
+class GuestDeadError(EmulatedKernelError):
+    """The guest runs no more."""
+
+
+def cpuid_leaves(tsc_khz: int) -> dict[int, Cpuid]:
+    """What is told otherwise than the model would: no APIC, and how fast the counter runs."""
+    _, *vendor = native_cpuid(0)
+    eax, ebx, ecx, edx = native_cpuid(1)
+    mhz = tsc_khz // 1000
+    return {
+        0x00: (0x16, vendor[0], vendor[1], vendor[2]),
+        0x01: (eax, ebx, ecx & ~(_TSC_DEADLINE | _X2APIC | _RDRAND), edx & ~_APIC),
+        0x15: (2, 2 * tsc_khz * 1000 // _CRYSTAL_HZ, _CRYSTAL_HZ, 0),
+        0x16: (mhz, mhz, 100, 0),
+    }
+
+
+class Console:
+    """What came out of a serial line, the last of it."""
+
+    def __init__(self) -> None:
+        self._text = bytearray()
+        self.on_line: Callable[[bytes], None] = lambda line: None
+        self._line = bytearray()
+
+    def put(self, byte: int) -> None:
+        if byte == 0x0D:
+            return
+        self._text.append(byte)
+        self._line.append(byte)
+        if byte == 0x0A:
+            line, self._line = bytes(self._line), bytearray()
+            if len(self._text) > CONSOLE_BYTES:
+                del self._text[: len(self._text) - CONSOLE_BYTES // 2]
+                del self._text[: self._text.find(b"\n") + 1]
+            self.on_line(line.rstrip())
+
+    def text(self) -> bytes:
+        return bytes(self._text)
+
+    def restore(self, text: bytes) -> None:
+        self._text, self._line = bytearray(text), bytearray()
+
+
+class PcMachine(EmulatedMachine):
+    """The machine, switched off until `power_on`.
+
+    `console` is what the first serial line shows; the second one is `line`, whose bytes go to
+    `on_line_output`.
+    """
+
+    memory: PcMemory
+
+    def __init__(self, *, tsc_khz: int, native: bool | None = None) -> None:
+        super().__init__()
+        self.tsc_khz = tsc_khz
+        self.memory = PcMemory()
+        self.console = Console()
+        self.on_line_output: Callable[[int], None] = lambda byte: None
+        self.pic = Pic()
+        self.pit = Pit(time.monotonic, self._deadline_changed)
+        self.line = Uart(_COM2, lambda byte: self.on_line_output(byte), self._raise(_COM2_LINE))
+        com1 = Uart(_COM1, self.console.put, self._raise(_COM1_LINE))
+        self.devices: dict[str, Any] = {
+            "pic": self.pic,
+            "pit": self.pit,
+            "com1": com1,
+            "com2": self.line,
+            "cmos": Cmos(),
+        }
+        self.cpu = PcCpu(
+            self.memory.ram,
+            Bus([*self.devices.values(), Keyboard()]),
+            cpuid_leaves(tsc_khz),
+            native=native_hooks_work() if native is None else native,
+            on_interrupt=self._on_interrupt,
+        )
+        self.memory.walk = self.cpu.physical
+        self.failure: str | None = None
+        self.on_failure: list[Callable[[], None]] = []
+        self._is_on = False
+        self._is_halted = False
+        self._interrupts = 0
+        self._clock_changed = threading.Condition()
+        self._timer = threading.Thread(target=self._nag, name="pc-timer", daemon=True)
+        self._timer.start()
+        self._start_thread()
+
+    # --- switches --------------------------------------------------------------------------------
+
+    def power_on(self) -> None:
+        """Let the guest run on from what its processor's state says."""
+        self.run(self._power_on)
+
+    def _power_on(self) -> None:
+        self._is_on = True
+
+    def close(self) -> None:
+        super().close()
+        with self._clock_changed:
+            self._clock_changed.notify()
+        self._timer.join()
+        self.cpu.close()
+
+    def check_alive(self) -> None:
+        """Raise GuestDeadError when the guest runs no more."""
+        if self.failure is not None:
+            raise GuestDeadError(self.failure)
+
+    def die(self, why: str) -> None:
+        """The guest is not to run any more."""
+        if self.failure is None:
+            self.failure = why
+            log.error("the guest is dead: %s", why)
+            for callback in self.on_failure:
+                callback()
+
+    # --- interrupts ------------------------------------------------------------------------------
+
+    def _raise(self, line: int) -> Callable[[], None]:
+        def raise_line() -> None:
+            self.pic.raise_line(line)
+            self.cpu.hooks.want_interrupt()
+
+        return raise_line
+
+    def _deadline_changed(self) -> None:
+        with self._clock_changed:
+            self._clock_changed.notify()
+
+    def _nag(self) -> None:
+        """Stop the guest when its timer is due, until it has been seen to."""
+        while not self._off.is_set():
+            with self._clock_changed:
+                deadline = self.pit.deadline
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is None or left > 0:
+                    self._clock_changed.wait(left)
+                    continue
+            self.cpu.hooks.want_interrupt()
+            self._off.wait(_NAG_S)
+
+    def _on_interrupt(self, vector: int) -> None:
+        raise EmulatedKernelError(f"a hypercall, vector {vector:#x}")
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def _background_due(self) -> float | None:
+        if not self._is_on or self.failure is not None:
+            return None
+        if not self._is_halted or self.pic.pending is not None:
+            return 0.0
+        return self.pit.deadline
+
+    def _interrupt_background(self) -> None:
+        self.cpu.hooks.want_turn()
+
+    def _allow_background(self) -> None:
+        self.cpu.hooks.clear_turn()
+
+    def _background(self) -> None:
+        if not self._is_on or self.failure is not None:
+            return
+        try:
+            self._run_guest()
+        except EmulatedKernelError as error:
+            self.die(str(error))
+        except Exception as error:
+            log.exception("running the guest failed")
+            self.die(f"internal error: {error!r}")
+
+    def _run_guest(self) -> None:
+        cpu, state = self.cpu, self.cpu.state
+        cpu.hooks.clear_interrupt()
+        if self.pit.expire():
+            self.pic.raise_line(_TIMER_LINE)
+        line = self.pic.pending
+        if line is not None and state.may_be_interrupted:
+            cpu.deliver_interrupt(self.pic.acknowledge(line))
+            self._interrupts += 1
+            self._is_halted = False
+            line = self.pic.pending
+        if line is not None:
+            cpu.hooks.want_interrupt()
+        if self._is_halted:
+            return
+        if cpu.run() is Stop.HALT:
+            state.end_interrupt_shadow()
+            if not state.may_be_interrupted:
+                self.die(self._last_words() or "the guest has halted for good")
+            self._is_halted = True
+
+    def _last_words(self) -> str | None:
+        """The panic's own line, if there was one."""
+        lines = self.console.text().splitlines()
+        for line in reversed(lines[-100:]):
+            at = line.find(b"Kernel panic")
+            if at >= 0:
+                return line[at:].decode("utf-8", "replace")
+        return None
+
+    # --- as a whole ------------------------------------------------------------------------------
+
+    def save_devices(self) -> dict[str, Any]:
+        """What `restore_devices` takes; on the machine thread."""
+        devices = {name: device.save() for name, device in self.devices.items()}
+        return {"devices": devices, "halted": self._is_halted, "interrupts": self._interrupts}
+
+    def restore_devices(self, saved: dict[str, Any]) -> None:
+        for name, device in self.devices.items():
+            device.restore(saved["devices"][name])
+        self._is_halted, self._interrupts = saved["halted"], saved["interrupts"]
+
+    def flush_text(self, start: int, end: int) -> None:
+        self.cpu.invalidate(self.memory.physical(start), end - start)

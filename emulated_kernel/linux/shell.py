@@ -1,0 +1,102 @@
+"""The guest's shell at the other end of the second serial line (init.S, commands.sh).
+
+One command at a time. What it writes is kept until the next one; RS, its exit status and a newline
+end it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+
+from emulated_kernel.linux.pc import GuestDeadError, PcMachine
+
+_UP, _NO_SHELL = 0x06, 0x15
+_END = re.compile(rb"\x1e(\d{1,3})\n\Z")
+_INTERRUPT = b"\x03"
+COMMAND_MAX = 3000  # with its escapes: the line of a serial port takes 4095 bytes
+OUTPUT_MAX = 16 << 20
+
+
+class Shell:
+    """The line's state; everything but `wait` is for the machine thread."""
+
+    def __init__(self, machine: PcMachine) -> None:
+        self._machine = machine
+        self._received = bytearray()
+        self.is_up = False  # init runs
+        self.is_ready = False  # there is a shell, and it waits for a command
+        self.is_missing = False
+        self.output = b""
+        self.status = 0
+        self._changed = threading.Condition()
+        machine.on_line_output = self._receive
+        machine.on_failure.append(self._notify)
+
+    def _receive(self, byte: int) -> None:
+        if not self.is_up:
+            self.is_up = byte == _UP
+            self._notify()
+            return
+        if byte == _NO_SHELL and not self._received and not self.is_ready:
+            self.is_missing = True
+            self._notify()
+            return
+        self._received.append(byte)
+        if byte == 0x0A and (end := _END.search(self._received[-8:])):
+            size = len(self._received) - (end.end() - end.start())
+            self.output, self.status = bytes(self._received[:size]), int(end[1])
+            self._received.clear()
+            self.is_ready = True
+            self._notify()
+        elif len(self._received) > OUTPUT_MAX:
+            del self._received[: OUTPUT_MAX // 2]
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait until `condition` holds; False when it does not in time.
+
+        Raises GuestDeadError when the guest dies meanwhile.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or self._machine.failure, timeout)
+        if not condition():
+            self._machine.check_alive()
+            return False
+        return True
+
+    def start(self, command: bytes) -> bool:
+        """Give the shell a command; False while it still runs another one."""
+        self._machine.check_alive()
+        if not self.is_ready:
+            return False
+        line = encode(command)
+        self.is_ready = False
+        self.output = b""
+        self._machine.line.send(line)
+        return True
+
+    def partial_output(self) -> bytes:
+        """What has been written so far, or by the last command."""
+        return self.output if self.is_ready else bytes(self._received)
+
+    def interrupt(self) -> None:
+        """Control-C."""
+        if not self.is_ready:
+            self._machine.line.send(_INTERRUPT)
+
+
+def encode(command: bytes) -> bytes:
+    """A command as the shell's loop wants it. ValueError for one that is too long."""
+    line = command.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"") + b"\n"
+    line = line.replace(_INTERRUPT, b"\\03")
+    if len(line) > COMMAND_MAX:
+        raise ValueError(f"a command of more than {COMMAND_MAX} bytes")
+    return line
+
+
+__all__ = ["COMMAND_MAX", "GuestDeadError", "Shell", "encode"]

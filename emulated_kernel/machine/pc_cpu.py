@@ -1,0 +1,346 @@
+"""The processor of a PC: one Unicorn instance that boots a kernel as a real one would.
+
+It has no more than Unicorn gives: exceptions and interrupts go through the guest's own IDT, ports
+lead to `Ports`. With `native` hooks (native_hooks.py) no Python runs for exceptions and system
+calls; without them everything is done here, several times slower and with the same result, but for
+code that is written through another mapping than it runs in. Left out: the local APIC, MSRs that
+Unicorn does not know, 32-bit system calls.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import mmap
+import struct
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from importlib import metadata
+from typing import Any, Protocol
+
+from unicorn import (
+    UC_ARCH_X86,
+    UC_HOOK_BLOCK,
+    UC_HOOK_INSN,
+    UC_HOOK_INSN_INVALID,
+    UC_HOOK_INTR,
+    UC_MODE_64,
+    UC_PROT_ALL,
+    x86_const,
+)
+from unicorn.unicorn_py3.unicorn import Uc, uclib
+
+from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
+from emulated_kernel.errors import EmulatedKernelError, GuestFault
+from emulated_kernel.machine import cpu_state
+from emulated_kernel.machine.cpu_state import CpuState
+from emulated_kernel.machine.native_hooks import NativeHooks, library_function
+from emulated_kernel.machine.unicorn_abi import uc_emu_start, uc_emu_stop
+
+KNOWN_UNICORN = "2.1.4"
+_MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
+_HIGH_DEVICES = 0xFEC00000, 0x400000  # APICs, as memory that nobody answers from
+_TRANSLATION_BYTES = 256 << 20
+_WITH_ERROR_CODE = {8, 10, 11, 12, 13, 14, 17, 21}
+_INVALID_OPCODE = 6
+_SYSCALL_BYTES = 2
+
+Cpuid = tuple[int, int, int, int]
+_IN = C.CFUNCTYPE(C.c_uint32, C.c_void_p, C.c_uint32, C.c_int, C.c_void_p)
+_OUT = C.CFUNCTYPE(None, C.c_void_p, C.c_uint32, C.c_int, C.c_uint32, C.c_void_p)
+_INTERRUPT = C.CFUNCTYPE(None, C.c_void_p, C.c_uint32, C.c_void_p)
+_INVALID = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
+_SYSCALL = C.CFUNCTYPE(None, C.c_void_p, C.c_void_p)
+_CPUID = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_void_p)
+
+
+class Ports(Protocol):
+    """Who answers `in` and `out`."""
+
+    def read(self, port: int, size: int) -> int: ...
+    def write(self, port: int, size: int, value: int) -> None: ...
+
+
+class Stop(Enum):
+    """Why a PC's processor stands still."""
+
+    HALT = auto()  # `hlt`
+    TOLD = auto()  # an interrupt can be delivered, or somebody wants a turn
+
+
+def native_cpuid(leaf: int) -> Cpuid:
+    """What the processor model answers by itself."""
+    make_uc: Any = Uc
+    uc: Any = make_uc(UC_ARCH_X86, UC_MODE_64)
+    uc.ctl_set_cpu_model(_MODEL)
+    uc.mem_map(0x1000, 0x1000)
+    uc.mem_write(0x1000, b"\x0f\xa2\xf4")
+    uc.reg_write(x86_const.UC_X86_REG_RAX, leaf)
+    uc.reg_write(x86_const.UC_X86_REG_RCX, 0)
+    uc.emu_start(0x1000, 0)
+    names = ("RAX", "RBX", "RCX", "RDX")
+    values = (uc.reg_read(getattr(x86_const, f"UC_X86_REG_{name}")) for name in names)
+    eax, ebx, ecx, edx = (int(value) & 0xFFFFFFFF for value in values)
+    return eax, ebx, ecx, edx
+
+
+class PcCpu:
+    """One processor over `ram`, which lies at guest-physical 0.
+
+    `cpuid` has the leaves that differ from the model's. `on_interrupt(vector)` is asked about
+    hypercalls, and about int3 while `int3_to_host` is set. What `ports` or `on_interrupt` raise is
+    kept and raised by `run`.
+    """
+
+    def __init__(
+        self,
+        ram: mmap.mmap,
+        ports: Ports,
+        cpuid: Mapping[int, Cpuid],
+        *,
+        native: bool,
+        on_interrupt: Callable[[int], None] | None = None,
+    ) -> None:
+        self._ram = ram
+        self._ram_bytes = (C.c_char * len(ram)).from_buffer(ram)
+        ram_address = C.addressof(self._ram_bytes)
+        make_uc: Any = Uc
+        self._uc: Any = make_uc(UC_ARCH_X86, UC_MODE_64)
+        self._handle = self._uc._uch
+        self._uc.ctl_set_tcg_buffer_size(_TRANSLATION_BYTES)
+        self._uc.ctl_set_cpu_model(_MODEL)
+        self._uc.mem_map_ptr(0, len(ram), UC_PROT_ALL, C.c_void_p(ram_address))
+        self._uc.mem_map(*_HIGH_DEVICES, UC_PROT_ALL)
+        self.state = CpuState(self._uc, ram)
+        self._ports = ports
+        self._cpuid = dict(cpuid)
+        self._on_interrupt = on_interrupt
+        self._error: BaseException | None = None
+        self.is_native = native
+        self.hooks = NativeHooks(self._uc, self.state, ram_address)
+        self._install(native)
+        self._invalidate = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_uint64)(
+            library_function("tb_invalidate_phys_range")
+        )
+
+    # --- hooks -----------------------------------------------------------------------------------
+
+    def _install(self, native: bool) -> None:
+        self._callbacks: list[Any] = []
+        hooks = self.hooks
+        self._hook_address(UC_HOOK_BLOCK, hooks.address("native_block"))
+        self._hook(UC_HOOK_INSN, _IN(self._in), x86_const.UC_X86_INS_IN)
+        self._hook(UC_HOOK_INSN, _OUT(self._out), x86_const.UC_X86_INS_OUT)
+        self._hook(UC_HOOK_INSN, _CPUID(self._cpuid_instruction), x86_const.UC_X86_INS_CPUID)
+        interrupt = _INTERRUPT(self._interrupt)
+        syscall = x86_const.UC_X86_INS_SYSCALL
+        if native:
+            self._callbacks.append(interrupt)
+            hooks.set("on_interrupt", C.cast(interrupt, C.c_void_p).value or 0)
+            hooks.link()
+            self._hook_address(UC_HOOK_INTR, hooks.address("native_interrupt"))
+            self._hook_address(UC_HOOK_INSN_INVALID, hooks.address("native_invalid"))
+            self._hook_address(UC_HOOK_INSN, hooks.address("native_syscall"), syscall)
+            hooks.replace_functions()
+        else:
+            self._hook(UC_HOOK_INTR, interrupt)
+            self._hook(UC_HOOK_INSN_INVALID, _INVALID(self._invalid))
+            self._hook(UC_HOOK_INSN, _SYSCALL(self._syscall), syscall)
+
+    def _hook(self, kind: int, callback: Any, instruction: int | None = None) -> None:
+        self._callbacks.append(callback)
+        self._hook_address(kind, C.cast(callback, C.c_void_p).value or 0, instruction)
+
+    def _hook_address(self, kind: int, address: int, instruction: int | None = None) -> None:
+        hook = C.c_size_t()
+        arguments = [self._handle, C.byref(hook), kind, C.c_void_p(address), None]
+        arguments += [C.c_uint64(1), C.c_uint64(0)]
+        if instruction is not None:
+            arguments.append(C.c_int(instruction))
+        status = uclib.uc_hook_add(*arguments)
+        if status:
+            raise EmulatedKernelError(f"uc_hook_add: {status}")
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        uc_emu_stop(self._handle)
+
+    def _in(self, _uc: int, port: int, size: int, _data: int) -> int:
+        try:
+            return self._ports.read(port, size)
+        except BaseException as error:
+            self._fail(error)
+            return 0
+
+    def _out(self, _uc: int, port: int, size: int, value: int, _data: int) -> None:
+        try:
+            self._ports.write(port, size, value & (1 << 8 * size) - 1)
+        except BaseException as error:
+            self._fail(error)
+
+    def _cpuid_instruction(self, _uc: int, _data: int) -> int:
+        q = self.state.q
+        answer = self._cpuid.get(q[0] & 0xFFFFFFFF)
+        if answer is None:
+            return 0
+        q[0], q[3], q[1], q[2] = answer
+        return 1
+
+    def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
+        try:
+            state = self.state
+            is_int, error = state.is_int, state.error_code
+            state.forget_exception()
+            asked = vector == HYPERCALL_VECTOR and self._is_uninterrupted(state.q[cpu_state.RIP])
+            if self.is_native or asked or (vector == 3 and self.hooks.get("int3_to_host")):
+                if self._on_interrupt is not None:
+                    self._on_interrupt(vector)
+            else:
+                self._deliver(vector, error if vector in _WITH_ERROR_CODE and not is_int else None)
+        except BaseException as error:
+            self._fail(error)
+
+    def _is_uninterrupted(self, address: int) -> bool:
+        start = self.hooks.get("uninterrupted_start")
+        return start <= address < start + self.hooks.get("uninterrupted_bytes")
+
+    def _invalid(self, _uc: int, _data: int) -> bool:
+        try:
+            self._deliver(_INVALID_OPCODE, None)
+        except BaseException as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _syscall(self, _uc: int, _data: int) -> None:
+        state, q = self.state, self.state.q
+        flags = state.eflags
+        selector = (q[state.star] >> 32) & 0xFFFF
+        q[1], q[11] = q[cpu_state.RIP] + _SYSCALL_BYTES, flags
+        state.eflags = flags & ~q[state.fmask] & ~cpu_state.EFLAGS_RF
+        state.set_privilege(selector & 0xFFFC, (selector & 0xFFFC) + 8, 0)
+        q[cpu_state.RIP] = q[state.lstar] - _SYSCALL_BYTES
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def physical(self, address: int) -> int | None:
+        """Where the page tables lead an address, or None."""
+        table = self.state.q[cpu_state.CR3] & 0xFFFFFFFFFF000
+        for shift in (39, 30, 21, 12):
+            at = table + 8 * (address >> shift & 511)
+            if at + 8 > len(self._ram):
+                return None
+            (entry,) = struct.unpack_from("<Q", self._ram, at)
+            if not entry & 1:
+                return None
+            table = entry & 0xFFFFFFFFFF000
+            if shift in (30, 21) and entry & 0x80:
+                mask = (1 << shift) - 1
+                return int(table & ~mask | address & mask)
+        return int(table | address & 0xFFF)
+
+    def _read(self, address: int, size: int) -> bytes:
+        """At most to the end of the page."""
+        at = self.physical(address)
+        if at is None or at + size > len(self._ram):
+            raise GuestFault(f"{address:#x} is not mapped", vector=8, rip=self.rip)
+        return self._ram[at : at + size]
+
+    def invalidate(self, physical: int, size: int) -> None:
+        """Drop translations of RAM that has been written by the host."""
+        self._invalidate(self._handle, physical, physical + size)
+
+    # --- exceptions and interrupts ---------------------------------------------------------------
+
+    def deliver_interrupt(self, vector: int) -> None:
+        """An interrupt from outside, while the processor stands still."""
+        self._deliver(vector, None)
+
+    def _deliver(self, vector: int, error: int | None) -> None:
+        """Through the guest's IDT, as the processor does it in 64-bit mode."""
+        state, q = self.state, self.state.q
+        gate = self._read(q[cpu_state.IDT_BASE] + 16 * vector, 16)
+        low, selector, ist, kind, middle, high = struct.unpack_from("<HHBBHI", gate)
+        if not kind & 0x80:
+            raise GuestFault(f"no handler for vector {vector}", vector=vector, rip=self.rip)
+        cpl, flags, rsp = state.cpl, state.eflags, q[4]
+        tss = q[cpu_state.TR_BASE]
+        if ist & 7:
+            (top,) = struct.unpack("<Q", self._read(tss + 0x24 + 8 * ((ist & 7) - 1), 8))
+        elif cpl:
+            (top,) = struct.unpack("<Q", self._read(tss + 4, 8))
+        else:
+            top = rsp
+        cs, ss = state.selector(cpu_state.CS), state.selector(cpu_state.SS)
+        frame = struct.pack("<5Q", q[cpu_state.RIP], cs, flags, rsp, ss)
+        if error is not None:
+            frame = struct.pack("<Q", error) + frame
+        top = (top & ~15) - len(frame)
+        for offset in range(0, len(frame), 8):  # may lie across two pages
+            at = self.physical(top + offset)
+            if at is None:
+                raise GuestFault(
+                    f"double fault: vector {vector} without a stack", vector=8, rip=self.rip
+                )
+            self._ram[at : at + 8] = frame[offset : offset + 8]
+        q[4], q[cpu_state.RIP] = top, low | middle << 16 | high << 32
+        flags &= ~(cpu_state.EFLAGS_TF | cpu_state.EFLAGS_NT)
+        flags &= ~(cpu_state.EFLAGS_RF | cpu_state.EFLAGS_VM)
+        if kind & 0xF == 0xE:
+            flags &= ~cpu_state.EFLAGS_IF
+        state.eflags = flags
+        state.set_privilege(selector & ~3, 0 if cpl else None, 0)
+
+    # --- running ---------------------------------------------------------------------------------
+
+    @property
+    def rip(self) -> int:
+        return self.state.q[cpu_state.RIP]
+
+    def run(self) -> Stop:
+        """Run until `hlt`, or until told to stop. Raises what a hook raised."""
+        status = uc_emu_start(self._handle, self.rip, 0, 0, 0)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if status:
+            what = uclib.uc_strerror(status).decode()
+            raise GuestFault(f"{what} at {self.rip:#x}", vector=-1, rip=self.rip)
+        return Stop.TOLD if self.hooks.wants_stop else Stop.HALT
+
+    def force_stop(self) -> None:
+        """Stop from another thread wherever it is; its state is not one to go on from."""
+        uc_emu_stop(self._handle)
+
+    def close(self) -> None:
+        """Give the translations back; it does not run again."""
+        self.hooks.close()
+        # The instance and the hooks refer to each other.
+        self._uc = None
+
+    def boot_state(self, entry: int, boot_params: int, tables: int, gdt: int, stack: int) -> None:
+        """64-bit mode with flat segments, as a kernel is entered (Documentation/x86/boot.rst)."""
+        uc, state = self._uc, self.state
+        uc.reg_write(x86_const.UC_X86_REG_IDTR, (0, 0, 0, 0))
+        uc.reg_write(x86_const.UC_X86_REG_GDTR, (0, gdt, 0x1F, 0))
+        uc.reg_write(x86_const.UC_X86_REG_CR3, tables)
+        uc.reg_write(x86_const.UC_X86_REG_CR4, 0x20)
+        uc.msr_write(0xC0000080, 0x100 | 0x400 | 1)
+        uc.reg_write(x86_const.UC_X86_REG_CR0, 0x80000033)
+        for segment in range(6):
+            state.set_segment(segment, 0x18, cpu_state.FLAT_DATA)
+        state.set_privilege(0x10, 0x18, 0)
+        for index in range(16):
+            state.q[index] = 0
+        state.q[6], state.q[4], state.q[cpu_state.RIP] = boot_params, stack, entry
+        state.eflags = 2
+
+    def set_tables(self, *, idt: int, syscall: int, fmask: int) -> None:
+        """What a kernel sets up by itself: for a guest that does not."""
+        self._uc.reg_write(x86_const.UC_X86_REG_IDTR, (0, idt, 0xFFF, 0))
+        for msr, value in ((0xC0000081, 0x10 << 32), (0xC0000082, syscall), (0xC0000084, fmask)):
+            self._uc.msr_write(msr, value)
+
+
+def is_known_unicorn() -> bool:
+    """Whether this is the Unicorn whose inside is known."""
+    return metadata.version("unicorn") == KNOWN_UNICORN
