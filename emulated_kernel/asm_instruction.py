@@ -105,11 +105,20 @@ class _Operand:
 
 
 class InstructionReader:
-    """Instruction text to encodings, with the constants of one assembly."""
+    """Instruction text to encodings, with the constants of one assembly.
 
-    def __init__(self, constants: Mapping[str, int], encode: Callable[[str], bytes]) -> None:
+    `gs_base`: where what `gs:` reaches lies, if gs itself is not to be used.
+    """
+
+    def __init__(
+        self,
+        constants: Mapping[str, int],
+        encode: Callable[[str], bytes],
+        gs_base: int | None = None,
+    ) -> None:
         self._constants = constants
         self._encode = encode
+        self._gs_base = gs_base
         self._known: dict[str, Encoding | Jump] = {}
 
     def read(self, text: str) -> Encoding | Jump:
@@ -195,6 +204,9 @@ class InstructionReader:
             raise Refused(f"{segment}: has no effect in 64-bit mode")
         address = _Address(self._constants)
         address.add(parse(text))
+        if segment == "gs" and self._gs_base is not None:
+            address.add(self._gs_base)
+            segment = None
         form, symbol = address.form()
         shown = f"{segment}:[{form}]" if segment else f"[{form}]"
         return _Operand(

@@ -74,6 +74,11 @@ _layout(
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
         "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
+        # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, by what it is
+        # known, and the function that looks for another one's mirror.
+        "MIRRORED_TASK": 8,
+        "MIRRORED_CANARY": 8,
+        "SWITCH_MIRROR": 8,
     },
 )
 _define(
@@ -110,6 +115,8 @@ _define(
     TRACE_FLAG_PREEMPT_RESCHED=0x20,
     TRACE_FLAG_BH_OFF=0x80,
 )
+
+_define(MIRROR_PROBES=7)  # for how many there is room (ftracefs/guest/task_mirror.S)
 
 # --- task_struct ----------------------------------------------------------------------------------
 

@@ -79,14 +79,17 @@ def assemble(
     bases: Mapping[str, int],
     constants: Mapping[str, int] | None = None,
     externs: Mapping[str, int] | None = None,
+    *,
+    gs_base: int | None = None,
 ) -> Assembly:
     """Assemble the sources of one image (file name -> text) at the addresses of its sections.
 
     `constants` are numbers, as offsets of structures; `externs` are addresses of symbols of another
-    image. Raises AssemblerError with every error found, one a line.
+    image. With `gs_base` a `gs:` operand becomes one at that address, in the 2 GiB at either end,
+    so that gs may be somebody else's. Raises AssemblerError with every error found, one a line.
     """
     program = read_sources(sources, constants or {})
-    reader = InstructionReader(program.constants, _encode)
+    reader = InstructionReader(program.constants, _encode, gs_base)
     return link(program, reader.read, bases, externs or {})
 
 
@@ -96,14 +99,16 @@ def load(
     constants: Mapping[str, int] | None = None,
     externs: Mapping[str, int] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
+    *,
+    gs_base: int | None = None,
 ) -> Assembly:
     """`assemble` files, or take the result from the cache if nothing that goes in has changed."""
     sources = read_files(paths)
     directory = Path(cache_dir) if cache_dir is not None else default_directory()
-    key = _key(sources, bases, constants or {}, externs or {})
+    key = _key(sources, bases, constants or {}, externs or {}, gs_base)
     assembly = asm_cache.read(directory, key)
     if assembly is None:
-        assembly = assemble(sources, bases, constants, externs)
+        assembly = assemble(sources, bases, constants, externs, gs_base=gs_base)
         asm_cache.write(directory, key, assembly)
     return assembly
 
@@ -122,10 +127,11 @@ def _key(
     bases: Mapping[str, int],
     constants: Mapping[str, int],
     externs: Mapping[str, int],
+    gs_base: int | None,
 ) -> str:
     content = hashlib.sha256()
     for module in sorted(Path(__file__).parent.glob("asm*.py")):
         content.update(module.read_bytes())
     inputs = (list(sources.items()), list(bases.items()), sorted(constants.items()))
-    content.update(repr((*inputs, sorted(externs.items()))).encode())
+    content.update(repr((*inputs, sorted(externs.items()), gs_base)).encode())
     return content.hexdigest()

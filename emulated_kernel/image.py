@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from emulated_kernel.assembler import Symbol
 
@@ -20,12 +20,36 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True)
+class LinuxOffsets:
+    """What guest code must know of a Linux: where it keeps current, and what of a task.
+
+    Offsets in a CPU's area (`current`, `preempt_count`) and in struct task_struct.
+    `tif_need_resched` is a bit number of thread_info's flags.
+    """
+
+    current: int
+    preempt_count: int
+    ti_flags: int
+    tif_need_resched: int
+    migration_disabled: int
+    pid: int
+    tgid: int
+    prio: int
+    comm: int
+    stack_canary: int
+
+    def constants(self) -> Mapping[str, int]:
+        """As guest code names them: LINUX_CURRENT, …"""
+        return {f"LINUX_{name.upper()}": value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
 class KernelImage:
     """A kernel ready to be put into RAM.
 
     `segments` maps a section to (virtual address, bytes); `mcount` is __mcount_loc, the addresses
     of the call sites, ascending; `labels` are the addresses of all global labels; `constants` what
-    the sources defined beside asm_offsets.
+    the sources defined beside asm_offsets. `linux` is for a kernel that is a Linux.
     """
 
     name: str
@@ -35,6 +59,7 @@ class KernelImage:
     labels: Mapping[str, int]
     constants: Mapping[str, int]
     modules: list[Module] = field(default_factory=list)
+    linux: LinuxOffsets | None = None
 
     def label(self, name: str) -> int:
         """The address of a global label; KeyError when there is none."""

@@ -215,7 +215,9 @@ class FunctionGraph:
         """Take back the stacks of tasks that are gone, then make new ones up to the supply."""
         ready = self._ready_stacks()
         tasks = self._tasks()
-        has_list = "init_task" in self._state.machine.image.labels
+        has_list = (
+            self._state.mirrors is not None or "init_task" in self._state.machine.image.labels
+        )
         for base in self._stacks:
             owner = self._memory.u64(base + _C["FGT_OWNER"])
             is_task = owner in tasks or not has_list

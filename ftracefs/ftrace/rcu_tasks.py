@@ -19,7 +19,10 @@ _STACK_BYTES = CONSTANTS["STACK_BYTES"]
 
 
 def for_each_process_thread(state: FtraceState) -> Iterator[int]:
-    """Every task_struct: the idle tasks, then the list of all tasks."""
+    """Every task_struct: the idle tasks, then the list of all tasks; of a Linux their mirrors."""
+    if state.mirrors is not None:
+        yield from state.mirrors.tasks()
+        return
     labels = state.machine.image.labels
     idle = labels.get("idle_threads")
     if idle is not None:

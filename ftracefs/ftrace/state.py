@@ -20,6 +20,7 @@ from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_PID, FtraceOps
 from ftracefs.ftrace.records import FtraceRecords
+from ftracefs.ftrace.task_mirror import MirroredTracepoints, TaskMirrors
 from ftracefs.ftrace.trampoline_pages import TrampolinePages
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,13 @@ class FtraceState:
         self.memory = machine.memory
         self.kallsyms = kallsyms
         self.text_poke = text_poke
-        self.tracepoints = Tracepoints(machine, machine.image, text_poke)
         self.labels = guest.labels
+        self.mirrors: TaskMirrors | None = None
+        if machine.image.linux is None:
+            self.tracepoints = Tracepoints(machine, machine.image, text_poke)
+        else:
+            self.tracepoints = MirroredTracepoints(machine, text_poke, guest.labels)
+            self.mirrors = TaskMirrors(machine, guest.labels)
         self.records = FtraceRecords()
         self.trampoline_pages = TrampolinePages(self.memory.layout.modules_vaddr)
         self.dead_trampolines: list[tuple[int, int]] = []  # (address, size): somebody may be in it

@@ -134,6 +134,7 @@ ENDFUNC ftrace_graph_func
 .balign 128, 0xcc
 FUNC_NOTRACE return_to_handler
     mov rdi, rax
+    TRACE_CONTEXT
     mov rcx, gs:[CURRENT_TASK]
     mov rsi, [rcx + TASK_RET_TOP]
     sub rsi, FG_SIZE

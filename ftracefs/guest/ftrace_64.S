@@ -82,6 +82,7 @@ FUNC_NOTRACE ftrace_caller
 ftrace_caller_op_ptr:
     mov rdx, [rip + function_trace_op]
     mov qword ptr [rsp + PT_CS], 0          # tells this frame from a full pt_regs
+    TRACE_CONTEXT
     mov rcx, rsp
 ftrace_call:
     call ftrace_stub
@@ -114,6 +115,7 @@ ftrace_regs_caller_op_ptr:
     mov qword ptr [rsp + PT_CS], KERNEL_CS
     lea rcx, [rsp + FRAME_BYTES + 16]
     mov [rsp + PT_RSP], rcx
+    TRACE_CONTEXT
     mov rcx, rsp
 ftrace_regs_call:
     call ftrace_stub

@@ -10,6 +10,7 @@ FUNC_NOTRACE ftrace_function_caller
     .byte 0x0f, 0x1f, 0x44, 0, 0
     push rax
     push rdx
+    TRACE_CONTEXT
     mov eax, gs:[CPU_NUMBER]
 ftrace_function_caller_buffers:
     movabs r10, 0x7fffffffffffffff          # what OP_PRIVATE of the op says

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from unit.gnu_as import assemble_with_gnu, require_binutils
 
 import ftracefs.guest
+from emulated_kernel.asm_offsets import MODULES_DATA
 from emulated_kernel.assembler import Assembly, assemble, load, read_files
+from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.images import builtin
+from emulated_kernel.machine.memory import BUILTIN
 
 ROOT = Path(builtin.__file__).resolve().parents[2]
+LINUX = ftracefs.guest.Linux(BUILTIN, MODULES_DATA, LinuxOffsets(*range(8, 88, 8)))
 BASES = {".text": 0xFFFFFFFF81000000, ".data": 0xFFFFFFFF82000000}
 
 
@@ -50,11 +54,15 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Loaded]:
         constants: Mapping[str, int],
         externs: Mapping[str, int] | None = None,
         cache_dir: object = None,
+        *,
+        gs_base: int | None = None,
     ) -> Assembly:
-        assembly = load(paths, bases, constants, externs, cache)
-        recorded.append(
-            Loaded(list(paths), read_files(paths), bases, constants, externs or {}, assembly)
-        )
+        assembly = load(paths, bases, constants, externs, cache, gs_base=gs_base)
+        sources = read_files(paths)
+        if gs_base is not None:
+            there = f"[{gs_base - (1 << 64)} + "
+            sources = {name: text.replace("gs:[", there) for name, text in sources.items()}
+        recorded.append(Loaded(list(paths), sources, bases, constants, externs or {}, assembly))
         return assembly
 
     with pytest.MonkeyPatch.context() as patch:
@@ -63,6 +71,7 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Loaded]:
         labels = uncached(builtin.load_builtin)().labels
         ftracefs.guest.load_guest(labels)
         ftracefs.guest.load_guest(labels, poison=True)
+        ftracefs.guest.load_guest(labels, linux=LINUX)
     return recorded
 
 

@@ -1,0 +1,150 @@
+"""Traced calls in a Linux that knows nothing of the engine: by whom, and in which context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from support.fake_linux import OFFSETS, PREEMPT_ENABLED, FakeLinux, fake_linux
+
+from emulated_kernel.asm_offsets import CONSTANTS as _C
+
+TIF_NEED_RESCHED = 1 << 3
+LINE = re.compile(r"^ *(\S+)-(\d+) +\[000\] (\S+) +[\d.]+: (\w+) <-")
+
+
+@pytest.fixture(params=["inline", "called", "poisoned"])
+def linux(request: pytest.FixtureRequest) -> Iterator[FakeLinux]:
+    with fake_linux(poison=request.param == "poisoned") as made:
+        made.tree.echo("0" if request.param == "called" else "1", "emulator/inline_callbacks")
+        made.switch_to(made.new_task(41, "sh"))
+        yield made
+
+
+def records(linux: FakeLinux) -> list[tuple[str, str, str, str]]:
+    """(comm, pid, flags, function) of each line of trace, which is emptied."""
+    text = linux.tree.read("trace")
+    linux.tree.echo("", "trace")
+    matches = [LINE.match(line) for line in text.splitlines() if not line.startswith("#")]
+    return [match.groups() for match in matches if match is not None]  # type: ignore[misc]
+
+
+def test_a_record_is_of_the_task_that_linux_says_is_current(linux: FakeLinux) -> None:
+    linux.tree.echo("function", "current_tracer")
+    shell, cat = linux.new_task(41, "sh"), linux.new_task(4194304, "cat", tgid=42)
+    for task in (shell, cat, shell, shell, cat):
+        linux.switch_to(task)
+        linux.tree.call("add_one", 1)
+    seen = records(linux)
+    assert [(comm, pid) for comm, pid, _, _ in seen] == [
+        ("sh", "41"),
+        ("cat", "4194304"),
+        ("sh", "41"),
+        ("sh", "41"),
+        ("cat", "4194304"),
+    ]
+    assert {name for _, _, _, name in seen} == {"add_one"}
+
+
+@pytest.mark.parametrize(
+    ("count", "thread_flags", "flags"),
+    [
+        (PREEMPT_ENABLED, 0, "d...."),
+        (PREEMPT_ENABLED | 3, 0, "d..3."),
+        (PREEMPT_ENABLED | 0x12, 0, "d..f."),
+        (PREEMPT_ENABLED | 0x10001, 0, "d.h1."),
+        (PREEMPT_ENABLED | 0x100, 0, "d.s.."),
+        (PREEMPT_ENABLED | 0x200, 0, "D...."),
+        (PREEMPT_ENABLED | 0x10100, 0, "d.H.."),
+        (PREEMPT_ENABLED, TIF_NEED_RESCHED, "dn..."),
+        (0, TIF_NEED_RESCHED, "dN..."),
+        (0, 0, "dp..."),
+    ],
+)
+def test_the_flags_are_those_of_linux_words(
+    linux: FakeLinux, count: int, thread_flags: int, flags: str
+) -> None:
+    task = linux.new_task(41, "sh")
+    linux.memory.set_u64(task + OFFSETS.ti_flags, thread_flags | 0x10)
+    linux.switch_to(task)
+    linux.preempt_count(count)
+    linux.tree.echo("function", "current_tracer")
+    linux.tree.call("add_one", 1)
+    ((_, _, seen, _),) = records(linux)
+    assert seen == flags  # a call from outside has interrupts off
+
+
+@pytest.mark.parametrize(("levels", "shown"), [(2, "d...2"), (15, "d...f"), (0x300, "d...f")])
+def test_levels_of_disabled_migration_are_counted_beside_those_of_preemption(
+    linux: FakeLinux, levels: int, shown: str
+) -> None:
+    task = linux.new_task(41, "sh")
+    linux.memory.set_u32(task + OFFSETS.migration_disabled, levels)
+    linux.switch_to(task)
+    linux.tree.echo("function", "current_tracer")
+    linux.tree.call("add_one", 1)
+    ((_, _, flags, _),) = records(linux)
+    assert flags == shown
+
+
+def test_only_the_tasks_in_set_ftrace_pid_are_traced(linux: FakeLinux) -> None:
+    shell, cat = linux.new_task(41, "sh"), linux.new_task(42, "cat")
+    linux.tree.echo("42", "set_ftrace_pid")
+    linux.tree.echo("function", "current_tracer")
+    for task in (shell, cat, shell, cat, cat):
+        linux.switch_to(task)
+        linux.tree.call("double", 1)
+    assert [pid for _, pid, _, _ in records(linux)] == ["42"] * 3
+
+
+def test_a_task_is_known_by_the_name_it_had_last(linux: FakeLinux) -> None:
+    linux.tree.echo("function", "current_tracer")
+    child, other = linux.new_task(43, "sh"), linux.new_task(44, "other")
+    linux.switch_to(child)
+    linux.tree.call("add_one", 1)
+    linux.rename(child, "busybox")
+    linux.tree.call("add_one", 1)
+    linux.switch_to(other)
+    linux.tree.call("add_one", 1)
+    assert [comm for comm, *_ in records(linux)] == ["busybox", "busybox", "other"]
+
+
+def test_each_task_has_its_own_depth_in_a_graph(linux: FakeLinux) -> None:
+    linux.tree.echo("function_graph", "current_tracer")
+    for pid in range(100, 300):
+        linux.switch_to(linux.new_task(pid, f"task{pid}"))
+        assert linux.tree.call("add_one_twice", 5) == 7
+    text = linux.tree.read("trace")
+    assert text.count("add_one_twice() {") == 200
+    assert text.count("  add_one();") == 400
+    assert text.count("=> ") == 200 - 1
+
+
+def test_who_gets_the_struct_of_one_that_is_gone_has_no_calls_to_return_from(
+    linux: FakeLinux,
+) -> None:
+    linux.tree.echo("function_graph", "current_tracer")
+    gone = linux.new_task(50, "gone")
+    linux.switch_to(gone)
+    linux.tree.call("add_one", 1)
+    mirrors = linux.tree.tracing.ftrace.mirrors
+    assert mirrors is not None
+    fgraph = linux.tree.tracing.ftrace.fgraph
+    (mirror,) = (m for m in mirrors.tasks() if linux.memory.u32(m + _C["TASK_PID"]) == 50)
+    base = linux.memory.u64(mirror + _C["TASK_RET_BASE"])
+    linux.memory.set_u64(mirror + _C["TASK_RET_TOP"], base + 2 * _C["FG_SIZE"])
+    assert len(fgraph.ret_stack(mirror)) == 2
+    linux.new_task(51, "new", at=gone)
+    assert linux.tree.call("add_one", 1) == 2
+    assert fgraph.ret_stack(mirror) == []
+    assert linux.memory.u32(mirror + _C["TASK_PID"]) == 51
+
+
+def test_more_tasks_than_mirrors_were_made_ready_are_told_apart(linux: FakeLinux) -> None:
+    linux.tree.echo("function", "current_tracer")
+    tasks = [linux.new_task(pid, "many") for pid in range(1000, 1400)]
+    for task in tasks:
+        linux.switch_to(task)
+        linux.tree.call("add_one", 1)
+    assert [int(pid) for _, pid, _, _ in records(linux)] == list(range(1000, 1400))

@@ -1,0 +1,89 @@
+"""The test kernel made to look like a Linux: gs and the tasks are its own.
+
+What Linux keeps in its words the test puts there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA
+from emulated_kernel.image import LinuxOffsets
+from emulated_kernel.machine import Machine
+from emulated_kernel.machine.memory import BUILTIN
+from ftracefs.files.table import build_tree
+from ftracefs.ftrace import Ftrace
+from ftracefs.guest import Linux, load_guest
+from ftracefs.trace.tracing import Tracing
+from support.ftrace_kernel import kernel_image
+from support.tracefs import Tree
+
+PERCPU = MODULES_DATA + 0x500000
+OFFSETS = LinuxOffsets(
+    current=0x1FB80,
+    preempt_count=0x1FB90,
+    ti_flags=0,
+    tif_need_resched=3,
+    migration_disabled=0x3A0,
+    pid=0x4A8,
+    tgid=0x4AC,
+    prio=0x68,
+    comm=0x7A0,
+    stack_canary=0x4C8,
+)
+_TASK_BYTES, _AREA_BYTES = 0x800, 0x20000
+PREEMPT_ENABLED = 0x80000000  # what the count is when nothing is disabled
+
+
+class FakeLinux:
+    """A Linux's words. `tree` is what tracefs shows over it."""
+
+    def __init__(self, machine: Machine, tree: Tree) -> None:
+        self.machine = machine
+        self.memory = machine.memory
+        self.tree = tree
+        self._area = machine.alloc(_AREA_BYTES)
+        self._canaries = iter(range(0x1234500, 0x1FFFF00, 0x100))
+        machine.run(lambda: machine.cpus[0].cpu.set_gs_base(self._area))
+        self.preempt_count(PREEMPT_ENABLED)
+
+    def new_task(self, pid: int, comm: str, *, at: int = 0, tgid: int = 0) -> int:
+        """A task_struct; `at` is that of one that is gone."""
+        task = at or self.machine.alloc(_TASK_BYTES, 64)
+        self.memory.write(task, bytes(_TASK_BYTES))
+        self.memory.set_u32(task + OFFSETS.pid, pid)
+        self.memory.set_u32(task + OFFSETS.tgid, tgid or pid)
+        self.memory.set_u64(task + OFFSETS.stack_canary, next(self._canaries))
+        self.rename(task, comm)
+        return task
+
+    def rename(self, task: int, comm: str) -> None:
+        self.memory.write(task + OFFSETS.comm, comm.encode().ljust(16, b"\0"))
+
+    def switch_to(self, task: int) -> None:
+        self.memory.set_u64(self._area + OFFSETS.current, task)
+
+    def preempt_count(self, count: int) -> None:
+        self.memory.set_u32(self._area + OFFSETS.preempt_count, count)
+
+
+@contextmanager
+def fake_linux(*, poison: bool = False) -> Iterator[FakeLinux]:
+    image = replace(kernel_image(), linux=OFFSETS)
+    guest = load_guest(image.labels, poison=poison, linux=Linux(BUILTIN, PERCPU, OFFSETS))
+    machine = Machine(image, nr_cpus=1, clock="virtual")
+    try:
+        vcpu = machine.cpus[0]
+        machine.memory.write(PERCPU, machine.memory.read(vcpu.percpu, CONSTANTS["PERCPU_BYTES"]))
+        vcpu.percpu = PERCPU
+
+        def build() -> Tracing:
+            machine.load_segments(dict(guest.segments))
+            return Tracing(machine, image, Ftrace(machine, image, guest), guest)
+
+        tracing = machine.run(build)
+        yield FakeLinux(machine, Tree(tracing, build_tree(tracing)))
+    finally:
+        machine.close()
