@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from emulated_kernel.errors import ImageError
 
-UNPACKED_LIMIT = 512 << 20
+UNPACKED_LIMIT = 256 << 20
 _DICTIONARY_LIMIT = 256 << 20
 _ELF = b"\x7fELF"
 _SECTOR = 512

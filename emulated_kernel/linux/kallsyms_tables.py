@@ -34,7 +34,8 @@ _TOKENS, _FIRST_DIGIT = 256, ord("0")
 _BLOCK = 256  # symbols to a marker
 _NAME_BYTES = 260  # of one symbol, with its length
 _SYMBOLS_LIMIT = 1 << 20
-_CANDIDATES = 16
+_NAMES_LIMIT = 32 << 20  # bytes, also spelt out
+_TABLES_TRIED, _STEPS = 4, 200_000  # what a file made to waste our time can waste of it
 _NEWLINE, _NOTHING = _TOKENS, _TOKENS + 1  # tokens of our own
 _START = (b"_text", b"_stext", b"startup_64")
 
@@ -56,12 +57,25 @@ class _Names:
     lengths: I64
 
 
+class _Budget:
+    """What may be spent on one file."""
+
+    def __init__(self) -> None:
+        self._left = _STEPS
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise ImageError("broken: its symbols are not to be found")
+
+
 def read_kallsyms(elf: ElfFile) -> KernelSymbols:
     """The symbols in a kernel's image. Raises ImageError for one that has none."""
     data = np.frombuffer(elf.data, dtype=np.uint8)
     texts = {segment.virtual for segment in elf.segments if segment.executable}
+    budget = _Budget()
     for tokens in _find_tokens(elf):
-        for names in _find_names(data, tokens):
+        for names in _find_names(data, tokens, budget):
             spelt = _spell(data, tokens, names)
             if spelt is None:
                 continue
@@ -91,7 +105,7 @@ def _find_tokens(elf: ElfFile) -> Iterator[_Tokens]:
         places.insert(0, (rodata.offset, rodata.data))
     seen = set()
     for offset, place in places:
-        for found in islice(_DIGITS.finditer(place), _CANDIDATES):
+        for found in islice(_DIGITS.finditer(place), _TABLES_TRIED):
             tokens = _tokens_around(elf.data, offset + found.start())
             if tokens is not None and tokens.table not in seen:
                 seen.add(tokens.table)
@@ -121,11 +135,12 @@ def _tokens_around(data: memoryview, digits: int) -> _Tokens | None:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _find_names(data: U8, tokens: _Tokens) -> Iterator[_Names]:
+def _find_names(data: U8, tokens: _Tokens, budget: _Budget) -> Iterator[_Names]:
     """The names in front of a token table, each way the tables can be laid out."""
     for markers in _markers_before(data, tokens.table):
         for num_syms, start, count in _counts_before(data, markers):
-            if (names := _names_at(data, num_syms, start, count, markers)) is not None:
+            names = _names_at(data, num_syms, start, count, markers, budget)
+            if names is not None:
                 yield names
 
 
@@ -154,7 +169,7 @@ def _markers_before(data: U8, end: int) -> Iterator[_Markers]:
 
 def _markers_before_seqs(data: U8, end: int) -> Iterator[_Markers]:
     """Where three bytes for each symbol stand between, for each number of symbols."""
-    counts = np.arange(1, _SYMBOLS_LIMIT)
+    counts = np.arange(1, min(_SYMBOLS_LIMIT, end // 3))
     blocks = -(-counts // _BLOCK)
     starts = end - (3 * counts + 7) // 8 * 8 - (4 * blocks + 7) // 8 * 8
     starts, blocks = starts[starts >= 0], blocks[starts >= 0]
@@ -180,20 +195,24 @@ def _counts_before(data: U8, markers: _Markers) -> Iterator[tuple[int, int, int]
             yield place, place + gap, int(words[(place - first) // 4])
 
 
-def _names_at(data: U8, num_syms: int, start: int, count: int, markers: _Markers) -> _Names | None:
+def _names_at(
+    data: U8, num_syms: int, start: int, count: int, markers: _Markers, budget: _Budget
+) -> _Names | None:
     """Go from name to name, in all blocks at once: each ends where the next one begins."""
     at = start + markers.values
     places = np.zeros((_BLOCK, len(at)), dtype=np.int64)
     lengths = np.zeros_like(places)
     left = count - (len(at) - 1) * _BLOCK  # in the last block
     for row in range(_BLOCK):
-        at = np.minimum(at, markers.at - 1)
+        budget.spend(1 + len(at) // _BLOCK)
         if row == left:
             if not 0 <= markers.at - int(at[-1]) <= 8:
                 return None
             at = at[:-1]
         if not len(at):
             break
+        if at.max() >= markers.at:
+            return None
         length = data[at].astype(np.int64)
         is_long = length >= 0x80  # ULEB128, since 6.1
         length = np.where(is_long, (length & 0x7F) | data[at + 1].astype(np.int64) << 7, length)
@@ -211,6 +230,8 @@ def _names_at(data: U8, num_syms: int, start: int, count: int, markers: _Markers
 def _spell(data: U8, tokens: _Tokens, names: _Names) -> tuple[bytes, bytes] | None:
     """The letters and the names, one a line; None where they are not as many as they should be."""
     end = int(names.at[-1] + names.lengths[-1])
+    if end - names.start > _NAMES_LIMIT:
+        return None
     codes = data[names.start : end].astype(np.int64)
     first = names.at - names.start
     begins = np.concatenate([[0], (first + names.lengths)[:-1]])
@@ -222,6 +243,8 @@ def _spell(data: U8, tokens: _Tokens, names: _Names) -> tuple[bytes, bytes] | No
     starts = np.append(tokens.starts, [newline, newline])
     lengths = np.append(tokens.lengths, [1, 0])[codes]
     ends = np.cumsum(lengths)
+    if ends[-1] > _NAMES_LIMIT:
+        return None
     text = spelling[np.repeat(starts[codes] - ends + lengths, lengths) + np.arange(ends[-1])]
     lines = np.flatnonzero(text == ord("\n"))
     if len(lines) != names.count or lines[-1] + 1 == len(text):

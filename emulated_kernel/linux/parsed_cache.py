@@ -36,7 +36,7 @@ def read(directory: Path, digest: str) -> tuple[ElfFile, KernelSymbols, Btf] | N
         with image.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         elf = parse_elf(data)
-        with np.load(found) as arrays:
+        with found.open("rb") as file, np.load(file) as arrays:
             if len(data) != int(arrays["size"]):
                 return None
             symbols = KernelSymbols(
