@@ -1,0 +1,154 @@
+"""Which kernel `--kernel linux` is, with an apt that this test makes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from emulated_kernel.errors import ImageError
+from emulated_kernel.linux import find
+from emulated_kernel.linux.find import find_linux
+
+APT = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$LOG"
+case "$(basename "$0") $*" in
+*" update "*)
+    [ -z "$NO_NET" ] || { echo 'E: Failed to fetch: no net' >&2; exit 100; }
+    : >"$LISTS"
+    ;;
+*depends*)
+    [ -e "$LISTS" ] || { echo 'E: No packages found' >&2; exit 100; }
+    printf '%s\\n' linux-image-cloud-amd64 '  Depends: linux-image-6.1.0-9-cloud-amd64'
+    ;;
+*download*)
+    [ -z "$NO_NET" ] || { printf 'W: x\\nE: Failed to fetch: no net\\n' >&2; exit 100; }
+    : >"$(eval echo \\$$#)_1_amd64.deb"
+    ;;
+esac
+"""
+DPKG_DEB = """#!/bin/sh
+exec cat "$ARCHIVE"
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host without a kernel to read, and an apt with one in a package."""
+    monkeypatch.setattr(find, "BOOT", tmp_path / "boot")
+    (tmp_path / "boot").mkdir()
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for name, script in {"apt-get": APT, "apt-cache": APT, "dpkg-deb": DPKG_DEB}.items():
+        (bin_ / name).write_text(script)
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    for name in ("LOG", "LISTS", "ARCHIVE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("NO_NET", "")
+    (tmp_path / "LISTS").write_text("")
+    pack(tmp_path, "boot/config-6.1.0-9", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/x")
+    return tmp_path
+
+
+def pack(home: Path, *names: str) -> None:
+    tree = home / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    for name in names:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    subprocess.run(["tar", "-cf", home / "ARCHIVE", "-C", tree, "."], check=True, timeout=60)
+
+
+def commands(home: Path) -> list[str]:
+    log = home / "LOG"
+    return [line.split(" -o ")[0] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def own_kernel(home: Path) -> Path:
+    own = home / "boot" / f"vmlinuz-{os.uname().release}"
+    own.write_text("own")
+    return own
+
+
+def test_the_hosts_own_kernel_is_taken_first(home: Path) -> None:
+    own = own_kernel(home)
+    assert find_linux(home / "cache") == own
+    assert find_linux(None) == own
+    assert commands(home) == []
+
+
+def test_a_host_of_another_kind_is_not_asked_for_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_kernel(home)
+    uname = os.uname()
+    other = os.uname_result((*uname[:4], "aarch64"))
+    monkeypatch.setattr(os, "uname", lambda: other)
+    assert find_linux(home / "cache").parent == home / "cache"
+
+
+def test_debians_is_fetched_once_and_kept(home: Path) -> None:
+    told: list[str] = []
+    found = find_linux(home / "cache", told.append)
+    assert found == home / "cache" / "vmlinuz-6.1.0-9-cloud-amd64"
+    assert found.read_text() == "boot/vmlinuz-6.1.0-9-cloud-amd64"
+    assert len(told) == 1
+    assert "fetching Debian's linux-image-cloud-amd64" in told[0]
+    asked = commands(home)
+    assert asked[-1] == "apt-get download -qq linux-image-6.1.0-9-cloud-amd64"
+    assert not [line for line in asked if "update" in line or "install" in line]
+    assert list((home / "cache").iterdir()) == [found]
+    assert find_linux(home / "cache", told.append) == found
+    assert commands(home) == asked
+    assert len(told) == 1
+
+
+def test_empty_package_lists_are_filled_in_a_directory_of_ours(home: Path) -> None:
+    (home / "LISTS").unlink()
+    assert find_linux(home / "cache").exists()
+    (update,) = [line for line in (home / "LOG").read_text().splitlines() if " update " in line]
+    assert f"Dir::State::Lists={home}/cache/" in update
+    assert list((home / "cache").iterdir()) == [home / "cache" / "vmlinuz-6.1.0-9-cloud-amd64"]
+
+
+def reason(home: Path) -> str:
+    with pytest.raises(ImageError) as error:
+        find_linux(home / "cache")
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.endswith("give one: --kernel FILE, a vmlinuz for x86-64")
+    assert list((home / "cache").glob("*")) == []
+    return text
+
+
+def test_without_a_net_it_is_told_what_to_give(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_NET", "1")
+    assert "(E: Failed to fetch: no net)" in reason(home)
+    (home / "LISTS").unlink()
+    assert "(E: Failed to fetch: no net)" in reason(home)
+
+
+def test_without_apt_it_is_told_what_to_give(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home / "tree"))
+    assert "(there is no apt-get)" in reason(home)
+
+
+@pytest.mark.parametrize("names", [("boot/config-1",), ("vmlinuz-1",)])
+def test_a_package_without_a_kernel_is_no_help(home: Path, names: tuple[str, ...]) -> None:
+    pack(home, *names)
+    assert "(there is no vmlinuz in it)" in reason(home)
+
+
+def test_a_broken_package_is_no_help(home: Path) -> None:
+    (home / "ARCHIVE").write_bytes(b"what is this?" * 100)
+    assert "not be fetched (" in reason(home)
+
+
+def test_without_a_home_it_is_told_what_to_give(home: Path) -> None:
+    with pytest.raises(ImageError, match="give one: --kernel FILE"):
+        find_linux(None)
+    assert commands(home) == []
