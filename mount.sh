@@ -111,7 +111,7 @@ prepare_python() {
         "$base" -m venv --clear "$venv" || return 1
     fi
     rm -f "$stamp"
-    "$python" -m pip install --quiet --disable-pip-version-check --editable "$root" || return 1
+    "$python" -m pip install --quiet --disable-pip-version-check --editable "$root[linux]" || return 1
     fingerprint >"$stamp"
 }
 

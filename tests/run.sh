@@ -8,8 +8,9 @@
 # System packages are installed where that may be done (as root, or by sudo without a password);
 # otherwise the command to type is printed, and tests that miss something are skipped and say so.
 # FTRACEFS_REQUIRE_FUSE=1, FTRACEFS_REQUIRE_CLIENTS=1 (trace-cmd, perf, perf-tools, busybox),
-# FTRACEFS_REQUIRE_CONFORMANCE=1 and FTRACEFS_REQUIRE_BINUTILS=1 turn such skips into failures. The
-# last line counts: N passed, N failed, N skipped.
+# FTRACEFS_REQUIRE_CONFORMANCE=1, FTRACEFS_REQUIRE_BINUTILS=1 and FTRACEFS_REQUIRE_LINUX=1 (a Linux
+# kernel: the host's, or Debian's through apt) turn such skips into failures. The last line counts:
+# N passed, N failed, N skipped.
 set -uo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,7 +27,7 @@ case ${1:-} in
     shift
     ;;
 -h | --help)
-    sed -n 's/^# \{0,1\}//; 2,12p' "${BASH_SOURCE[0]}"
+    sed -n 's/^# \{0,1\}//; 2,13p' "${BASH_SOURCE[0]}"
     exit 0
     ;;
 esac

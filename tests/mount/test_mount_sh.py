@@ -147,7 +147,7 @@ def test_a_changed_list_of_packages_is_installed(clone: Clone) -> None:
         assert clone.run("--prepare").returncode == 0
     installs = [call for call in clone.called() if call.startswith("-m pip install")]
     assert installs == [
-        f"-m pip install --quiet --disable-pip-version-check --editable {clone.path}"
+        f"-m pip install --quiet --disable-pip-version-check --editable {clone.path}[linux]"
     ]
 
 
