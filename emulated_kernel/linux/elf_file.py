@@ -40,6 +40,7 @@ class Segment:
 
     physical: int
     virtual: int
+    offset: int  # of `data` in the file
     data: memoryview
     memory_size: int
     executable: bool
@@ -76,6 +77,13 @@ class ElfFile:
                 start = address - segment.virtual
                 return segment.data[start : start + size]
         raise ImageError(f"broken: nothing is loaded at {address:#x} (+{size})")
+
+    def address(self, offset: int) -> int | None:
+        """The virtual address of what stands at an offset in the file, if it is loaded."""
+        for segment in self.segments:
+            if segment.offset <= offset < segment.offset + len(segment.data):
+                return segment.virtual + offset - segment.offset
+        return None
 
     def string(self, address: int, limit: int) -> bytes:
         """The NUL-terminated string at a virtual address, at most `limit` bytes of it."""
@@ -128,6 +136,7 @@ def _segments(view: memoryview, header: np.void) -> Iterator[Segment]:
         yield Segment(
             physical,
             int(entry["vaddr"]),
+            offset,
             view[offset : offset + size],
             memory_size,
             bool(entry["flags"] & _PF_EXECUTE),

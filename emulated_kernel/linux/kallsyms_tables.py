@@ -1,7 +1,9 @@
 """Finds and reads the symbol tables that a kernel carries for itself (scripts/kallsyms.c).
 
     kallsyms_offsets, relative_base   addresses, ascending (before 6.4 in front of num_syms, since
-                                      then behind token_index); on 64 bits of old: plain addresses
+                                      then behind token_index); plain addresses where the kernel
+                                      was so configured; since 7.0 distances from the place where
+                                      each stands, and no base
     kallsyms_num_syms, names          for each symbol a length and as many tokens; the first
                                       character is its kind
     kallsyms_markers                  where each 256th name begins
@@ -81,7 +83,7 @@ def read_kallsyms(elf: ElfFile) -> KernelSymbols:
                 continue
             kinds, text = spelt
             begins = _begins(text)
-            for addresses in _find_addresses(data, tokens, names):
+            for addresses in _find_addresses(elf, data, tokens, names):
                 # What the kernel begins with is where the file has the kernel begin.
                 if texts & {int(addresses[number]) for number in begins}:
                     return KernelSymbols(addresses, kinds, text)
@@ -258,7 +260,7 @@ def _spell(data: U8, tokens: _Tokens, names: _Names) -> tuple[bytes, bytes] | No
 # --- addresses ------------------------------------------------------------------------------------
 
 
-def _find_addresses(data: U8, tokens: _Tokens, names: _Names) -> Iterator[U64]:
+def _find_addresses(elf: ElfFile, data: U8, tokens: _Tokens, names: _Names) -> Iterator[U64]:
     """The addresses of the names, in each way they are written down."""
     count = names.count
     behind = tokens.index + 2 * _TOKENS
@@ -266,6 +268,7 @@ def _find_addresses(data: U8, tokens: _Tokens, names: _Names) -> Iterator[U64]:
         offsets = -(-behind // align) * align
         base = -(-(offsets + 4 * count) // 8) * 8
         yield from _relative(data, offsets, base, count)
+        yield from _place_relative(elf, data, offsets, count)
     base = names.num_syms - 8
     yield from _relative(data, base - -(-4 * count // 8) * 8, base, count)
     start = names.num_syms - 8 * count
@@ -282,3 +285,11 @@ def _relative(data: U8, offsets: int, base: int, count: int) -> Iterator[U64]:
     words = values.view(np.uint64)
     yield np.where(values >= 0, words, ~words + np.uint64(start))
     yield (values & 0xFFFFFFFF).view(np.uint64) + np.uint64(start)
+
+
+def _place_relative(elf: ElfFile, data: U8, offsets: int, count: int) -> Iterator[U64]:
+    values = data[offsets : offsets + 4 * count]
+    place = elf.address(offsets)
+    if place is not None and len(values) == 4 * count:
+        places = np.uint64(place) + np.arange(0, 4 * count, 4, dtype=np.uint64)
+        yield places + values.view("<i4").astype(np.int64).view(np.uint64)

@@ -20,6 +20,10 @@ PHYSICAL = 0xFFFFFFFF80000000
 WORDS = (b"sys_", b"vfs_", b"_read", b"__", b"init")
 
 
+# Since 6.15 per-CPU variables lie with the other data, and not at 0.
+PER_CPU_WITH_DATA = ("6.15", "7.0")
+
+
 def aligned(data: bytes, align: int = 8) -> bytes:
     return data + bytes(-len(data) % align)
 
@@ -48,8 +52,8 @@ def _encode(name: bytes, tokens: Sequence[bytes]) -> bytes:
     return head + bytes(codes)
 
 
-def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str) -> bytes:
-    """The tables of (address, kind, name), ascending, as `layout` has them."""
+def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str, place: int) -> bytes:
+    """The tables of (address, kind, name), ascending, as `layout` has them, at `place`."""
     spelt = [kind.encode() + name.encode() for _, kind, name in symbols]
     tokens = _tokens(spelt)
     names, markers = b"", []
@@ -59,7 +63,7 @@ def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str) -> bytes:
         names += _encode(name, tokens)
     if layout == "plain":
         where = struct.pack(f"<{len(symbols)}Q", *(address for address, _, _ in symbols))
-    elif layout == "relative":  # since 6.15 per-CPU variables lie with the other data
+    elif layout in PER_CPU_WITH_DATA:
         offsets = (address - PHYSICAL & 0xFFFFFFFF for address, _, _ in symbols)
         where = aligned(struct.pack(f"<{len(symbols)}I", *offsets)) + struct.pack("<Q", PHYSICAL)
     else:
@@ -77,6 +81,10 @@ def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str) -> bytes:
         index.append(len(table))
         table += token + b"\0"
     tables = aligned(table) + struct.pack("<256H", *index)
+    if layout == "7.0":
+        begin = place + len(spelling) + len(tables)
+        offsets = [address - begin - 4 * n for n, (address, _, _) in enumerate(symbols)]
+        where = aligned(struct.pack(f"<{len(offsets)}i", *offsets))
     if layout in ("5.10", "plain"):
         return where + spelling + tables
     if layout == "6.2":
@@ -179,7 +187,9 @@ class Kernel:
     is_64_bit: bool = True
 
     def symbols(self) -> list[tuple[int, str, str]]:
-        found = [(0, "A", "fixed_percpu_data"), (0x1A0, "A", "current_task"), *self.more]
+        found = list(self.more)
+        if self.layout not in PER_CPU_WITH_DATA:
+            found += [(0, "A", "fixed_percpu_data"), (0x1A0, "A", "current_task")]
         found += [(TEXT, "T", "_text"), (TEXT, "T", "_stext"), (TEXT + 0x1000, "T", "_etext")]
         found += [(TEXT + at, "T", name) for name, at in self.functions.items()]
         found += [(TEXT + 0x2000, "D", "__init_begin"), (TEXT + 0x2000, "T", "_sinittext")]
@@ -198,7 +208,7 @@ class Kernel:
 
     def elf(self) -> bytes:
         text = bytes(0x4000)
-        rodata = kallsyms(self.symbols(), self.layout)
+        rodata = kallsyms(self.symbols(), self.layout, TEXT + 0x4000)
         data = self.banner.encode().ljust(0x1000, b"\0")
         data += struct.pack(f"<{len(self._sites())}Q", *self._sites())
         if self.config is not None:
