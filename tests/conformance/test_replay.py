@@ -33,6 +33,7 @@ SECTIONS = [
     "trace_pipe_raw",
     "trace_options",
     "function_graph",
+    "display_graph",
     "stack_trace",
     "function_profile",
     "sysctl",

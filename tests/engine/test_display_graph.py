@@ -264,37 +264,6 @@ def test_options_of_function_graph_change_nothing(shell: Shell) -> None:
 # --- beside others -------------------------------------------------------------------------------
 
 
-def test_linuxs_answers_to_two_that_want_it(shell: Shell) -> None:
-    shell.echo("1", "options/display-graph")
-    shell.mkdir("instances/a")
-    assert shell.cat("instances/a/options/display-graph") == "1\n"
-    shell.echo("irqsoff", "current_tracer")
-    shell.echo("wakeup", "instances/a/current_tracer")  # in charge, though it gets no calls
-    steps = [
-        ("", "0", 0),
-        ("a", "0", 0),
-        ("", "1", 0),
-        ("a", "1", errno.EINVAL),
-        ("", "0", 0),
-        ("a", "1", 0),
-        ("", "1", errno.EINVAL),
-    ]
-    for instance, value, expected in steps:
-        path = f"instances/{instance}/" if instance else ""
-        before = shell.cat(f"{path}options/display-graph")
-        assert errno_of(shell, value, f"{path}options/display-graph") == expected
-        after = before if expected else f"{value}\n"
-        assert shell.cat(f"{path}options/display-graph") == after
-    # Without calls there is nothing to be refused, then or later.
-    for option in ("function-trace", "display-graph", "function-trace"):
-        shell.echo("1" if shell.cat(f"options/{option}") == "0\n" else "0", f"options/{option}")
-    assert shell.cat("options/display-graph") + shell.cat("options/function-trace") == "1\n1\n"
-    shell.echo("nop", "instances/a/current_tracer")
-    shell.echo("0", "options/function-trace")
-    shell.echo("1", "options/function-trace")
-    assert "->ftrace_graph_func+0x0/" in shell.cat("enabled_functions")
-
-
 def test_function_graph_has_one_user(shell: Shell) -> None:
     shell.mkdir("instances/a")
     shell.echo("wakeup", "instances/a/current_tracer")

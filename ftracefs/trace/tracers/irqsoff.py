@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ftracefs.trace.trace_array import TraceArray
     from ftracefs.trace.tracing import Tracing
 
-_GRAPH_FLAGS = GraphFlags.CPU | GraphFlags.PROC | GraphFlags.REL_TIME | GraphFlags.DURATION
+IRQSOFF_GRAPH_FLAGS = GraphFlags.CPU | GraphFlags.PROC | GraphFlags.REL_TIME | GraphFlags.DURATION
 _LOCK_FUNCTION = "_raw_"  # what the functions in Linux's section of locks begin with
 
 
@@ -57,7 +57,7 @@ class CriticalTimings(LatencyTracing):
 
     def __init__(self, tracing: Tracing) -> None:
         needed = TraceIter.OVERWRITE | TraceIter.LATENCY_FMT | TraceIter.PAUSE_ON_TRACE
-        super().__init__(tracing, "irqsoff", needed, _GRAPH_FLAGS)
+        super().__init__(tracing, "irqsoff", needed, IRQSOFF_GRAPH_FLAGS)
         tracing.machine.hypercalls[CONSTANTS["HC_UPDATE_MAX_TR"]] = self._update_max_tr
 
     def start(self, tr: TraceArray, trace_type: TraceType) -> None:

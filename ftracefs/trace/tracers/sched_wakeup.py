@@ -33,7 +33,7 @@ _PROBES = {
     "sched_switch": "probe_wakeup_sched_switch",
     "sched_migrate_task": "probe_wakeup_migrate_task",
 }
-_GRAPH_FLAGS = (
+WAKEUP_GRAPH_FLAGS = (
     GraphFlags.PROC
     | GraphFlags.CPU
     | GraphFlags.REL_TIME
@@ -48,7 +48,7 @@ class WakeupTracing(LatencyTracing):
 
     def __init__(self, tracing: Tracing) -> None:
         needed = TraceIter.OVERWRITE | TraceIter.LATENCY_FMT
-        super().__init__(tracing, "wakeup", needed, _GRAPH_FLAGS)
+        super().__init__(tracing, "wakeup", needed, WAKEUP_GRAPH_FLAGS)
         tracing.machine.hypercalls[CONSTANTS["HC_WAKEUP_MAX"]] = self._update_max_tr
 
     def start(self, tr: TraceArray, *, rt: bool, dl: bool) -> None:
