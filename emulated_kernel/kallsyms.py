@@ -7,12 +7,15 @@ in groups: the kernel, the engine's own code, each module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+_NOWHERE = 1 << 64
 
 
 class Symbol(Protocol):
@@ -46,50 +49,62 @@ class Location:
         return text if self.module is None else f"{text} [{self.module}]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    address: int
-    end: int
-    name: str
-    module: str | None
-    kind: str
+@dataclass(frozen=True, eq=False, slots=True)
+class SymbolTable:
+    """Many symbols, in order of address: where each begins and ends, its name and its letter."""
+
+    addresses: U64
+    ends: U64
+    names: Sequence[str]
+    kinds: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.addresses)
 
 
-def _entries(module: str | None, symbols: Iterable[Symbol]) -> list[_Entry]:
+def symbol_table(symbols: Iterable[Symbol]) -> SymbolTable:
+    """The symbols of some sections, each up to where the next one of its section begins."""
     by_section: dict[str, list[Symbol]] = {}
     for symbol in symbols:
         by_section.setdefault(symbol.section, []).append(symbol)
-    entries: list[_Entry] = []
+    entries: list[tuple[int, int, str, str]] = []
     for members in by_section.values():
         # A label without a size (an alias, an entry in the middle) comes after a function.
         members.sort(key=lambda s: (s.address, s.size == 0))
         end = max(s.address + s.size for s in members)
         following = end
         for symbol in reversed(members):
-            if entries and entries[-1].address == symbol.address:
-                end = entries[-1].end
+            if entries and entries[-1][0] == symbol.address:
+                end = entries[-1][1]
             else:
                 end, following = following, symbol.address
-            entries.append(_Entry(symbol.address, end, symbol.name, module, symbol.kind))
+            entries.append((symbol.address, end, symbol.name, symbol.kind))
     entries.reverse()
-    entries.sort(key=lambda e: e.address)
-    return entries
+    entries.sort(key=lambda entry: entry[0])
+    columns = list(zip(*entries, strict=True)) or [(), (), (), ()]
+    addresses, ends = (np.array(column, dtype=np.uint64) for column in columns[:2])
+    return SymbolTable(addresses, ends, columns[2], columns[3])
 
 
 class Kallsyms:
     """All symbols of the running system."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, list[_Entry]] = {}
-        self._entries: list[_Entry] = []
-        self._addresses: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-        self._ends: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-        self._by_name: dict[str, int] = {}
+        self._groups: dict[str, tuple[str | None, SymbolTable]] = {}
+        self._tables: list[tuple[str | None, SymbolTable]] = []
+        # Of each address that has a symbol: the address, the table, the number in that.
+        self._addresses: U64 = np.zeros(0, dtype=np.uint64)
+        self._ends: U64 = np.zeros(0, dtype=np.uint64)
+        self._table_of = self._row_of = np.zeros(0, dtype=np.intp)
+        self._by_name: dict[str, int] | None = None
         self.generation = 0  # counts the changes
 
-    def add(self, group: str, symbols: Iterable[Symbol], *, module: str | None = None) -> None:
+    def add(
+        self, group: str, symbols: Iterable[Symbol] | SymbolTable, *, module: str | None = None
+    ) -> None:
         """Enter the symbols of `group`; `module` is what their addresses are shown to belong to."""
-        self._groups[group] = _entries(module, symbols)
+        table = symbols if isinstance(symbols, SymbolTable) else symbol_table(symbols)
+        self._groups[group] = (module, table)
         self._rebuild()
 
     def remove(self, group: str) -> None:
@@ -98,18 +113,21 @@ class Kallsyms:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        everything = [e for group in self._groups.values() for e in group]
-        everything.sort(key=lambda e: e.address)
-        self._by_name = {}
-        for entry in everything:
-            self._by_name.setdefault(entry.name, entry.address)
-        first: list[_Entry] = []
-        for entry in everything:
-            if not first or first[-1].address != entry.address:
-                first.append(entry)
-        self._entries = first
-        self._addresses = np.array([e.address for e in first], dtype=np.uint64)
-        self._ends = np.array([e.end for e in first], dtype=np.uint64)
+        self._tables = list(self._groups.values())
+        tables = [table for _, table in self._tables]
+        addresses = np.concatenate([self._addresses[:0], *(table.addresses for table in tables)])
+        order = np.argsort(addresses, kind="stable")
+        addresses = addresses[order]
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = addresses[1:] != addresses[:-1]
+        order = order[is_first]
+        ends = np.concatenate([self._ends[:0], *(table.ends for table in tables)])
+        sizes = [len(table) for table in tables]
+        rows = [np.arange(size, dtype=np.intp) for size in sizes]
+        self._addresses, self._ends = addresses[is_first], ends[order]
+        self._table_of = np.repeat(np.arange(len(tables)), sizes)[order]
+        self._row_of = np.concatenate([self._row_of[:0], *rows])[order]
+        self._by_name = None
         self.generation += 1
 
     def numbers(self, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
@@ -123,18 +141,26 @@ class Kallsyms:
         """What `numbers` answered for `address`, spelt out."""
         if number < 0:
             return None
-        e = self._entries[number]
-        return Location(e.name, address - e.address, e.end - e.address, e.module, e.kind)
+        module, table = self._tables[self._table_of[number]]
+        row = self._row_of[number]
+        begin, end = int(self._addresses[number]), int(self._ends[number])
+        return Location(table.names[row], address - begin, end - begin, module, table.kinds[row])
 
     def kallsyms_lookup(self, address: int) -> Location | None:
         """The symbol that `address` lies in."""
         number = int(np.searchsorted(self._addresses, np.uint64(address), "right")) - 1
-        if number < 0 or address >= self._entries[number].end:
+        if number < 0 or address >= int(self._ends[number]):
             return None
         return self.location(number, address)
 
     def kallsyms_lookup_name(self, name: str) -> int | None:
         """The address of a name: the lowest when several symbols bear it."""
+        if self._by_name is None:
+            self._by_name = {}
+            for _, table in self._tables:
+                for known, address in zip(table.names, table.addresses.tolist(), strict=True):
+                    if address < self._by_name.get(known, _NOWHERE):
+                        self._by_name[known] = address
         return self._by_name.get(name)
 
     def sprint_symbol(self, address: int) -> str:
@@ -152,8 +178,12 @@ class Kallsyms:
     def text(self) -> str:
         """As /proc/kallsyms shows it: group by group, each in order of address."""
         lines = []
-        for group in self._groups.values():
-            for entry in group:
-                module = f"\t[{entry.module}]" if entry.module is not None else ""
-                lines.append(f"{entry.address:016x} {entry.kind} {entry.name}{module}\n")
+        for module, table in self._groups.values():
+            shown = "" if module is None else f"\t[{module}]"
+            lines += [
+                f"{address:016x} {kind} {name}{shown}\n"
+                for address, kind, name in zip(
+                    table.addresses.tolist(), table.kinds, table.names, strict=True
+                )
+            ]
         return "".join(lines)

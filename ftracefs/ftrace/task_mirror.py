@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.text_poke import TextPoke
 from emulated_kernel.tracepoint import TRACEPOINT_DEFAULT_PRIO, Tracepoints
 
@@ -23,7 +23,7 @@ _PROBE_BYTES = 16
 class TaskMirrors:
     """The mirrors on one machine; `labels` tell where the engine's code is."""
 
-    def __init__(self, machine: Machine, labels: Mapping[str, int]) -> None:
+    def __init__(self, machine: EmulatedMachine, labels: Mapping[str, int]) -> None:
         self._machine = machine
         self._memory = machine.memory
         self._labels = labels
@@ -64,7 +64,9 @@ class TaskMirrors:
 class MirroredTracepoints(Tracepoints):
     """Of a Linux's tracepoints only what its tasks' mirrors tell of."""
 
-    def __init__(self, machine: Machine, text_poke: TextPoke, labels: Mapping[str, int]) -> None:
+    def __init__(
+        self, machine: EmulatedMachine, text_poke: TextPoke, labels: Mapping[str, int]
+    ) -> None:
         super().__init__(machine, machine.image, text_poke)
         self._probes_at = labels["mirror_probes"]
         self._switch_probes: list[tuple[int, int]] = []
