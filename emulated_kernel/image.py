@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from emulated_kernel.assembler import Symbol
+from emulated_kernel.kallsyms import SymbolTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class KernelImage:
 
     name: str
     segments: Mapping[str, tuple[int, bytes]]
-    symbols: list[Symbol]
+    symbols: list[Symbol] | SymbolTable
     mcount: list[int]
     labels: Mapping[str, int]
     constants: Mapping[str, int]

@@ -7,9 +7,9 @@ in groups: the kernel, the engine's own code, each module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,16 @@ class Location:
         return text if self.module is None else f"{text} [{self.module}]"
 
 
+class TableSymbol(NamedTuple):
+    """One of a SymbolTable, where `section` is not known."""
+
+    name: str
+    address: int
+    size: int
+    section: str
+    kind: str
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class SymbolTable:
     """Many symbols, in order of address: where each begins and ends, its name and its letter."""
@@ -60,6 +70,11 @@ class SymbolTable:
 
     def __len__(self) -> int:
         return len(self.addresses)
+
+    def __iter__(self) -> Iterator[TableSymbol]:
+        columns = (self.addresses.tolist(), self.ends.tolist(), self.names, self.kinds)
+        for address, end, name, kind in zip(*columns, strict=True):
+            yield TableSymbol(name, address, end - address, "", kind)
 
 
 def symbol_table(symbols: Iterable[Symbol]) -> SymbolTable:

@@ -2,7 +2,8 @@
 
     ftrace_init → ftrace_process_locs → ftrace_update_code → ftrace_nop_initialize
 
-The compiler leaves `call __fentry__` at each site; all are checked before the first is rewritten.
+The compiler leaves `call __fentry__` at each site; all are checked before the first is rewritten. A
+Linux that has booted has done the same: its sites are nops, which is checked too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ftracefs.ftrace.modify import ftrace_make_nop
+from ftracefs.ftrace.modify import ftrace_expect_nop, ftrace_make_nop
 from ftracefs.ftrace.records import RecordGroup
 from ftracefs.ftrace.state import FENTRY, FtraceState, TracedImage
 
@@ -67,4 +68,8 @@ def ftrace_update_code(state: FtraceState, group: RecordGroup) -> None:
 
 def ftrace_nop_initialize(state: FtraceState, group: RecordGroup) -> None:
     """Replace `call __fentry__` by the 5-byte nop at each site of `group`."""
-    ftrace_make_nop(state, np.arange(group.start, group.end), state.fentry)
+    rows = np.arange(group.start, group.end)
+    if group.module is None and state.machine.image.linux is not None:
+        ftrace_expect_nop(state, rows)
+    else:
+        ftrace_make_nop(state, rows, state.fentry)

@@ -240,6 +240,12 @@ def ftrace_make_nop(state: FtraceState, rows: Numbers, address: int) -> None:
     _modify_code_direct(state, rows, text_gen_call(ips, address), ftrace_nop_replace(len(ips)))
 
 
+def ftrace_expect_nop(state: FtraceState, rows: Numbers) -> None:
+    """See that sites are nops, whoever made them; ftrace_bug if one is not."""
+    nops = ftrace_nop_replace(len(rows))
+    _modify_code_direct(state, rows, nops, nops)
+
+
 def ftrace_make_call(state: FtraceState, rows: Numbers, targets: Ips) -> None:
     """Turn nops into calls at sites that have never run (a module that is being loaded)."""
     ips = state.records.ip[rows]

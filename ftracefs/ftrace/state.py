@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.kallsyms import Kallsyms, Symbol
+from emulated_kernel.kallsyms import Kallsyms, Symbol, SymbolTable
 from emulated_kernel.machine import EmulatedMachine, Processor
 from emulated_kernel.text_poke import TextPoke
 from emulated_kernel.tracepoint import Tracepoints
@@ -32,7 +32,7 @@ class TracedImage(Protocol):
     """What the core needs of a kernel, or of a module of one."""
 
     @property
-    def symbols(self) -> Sequence[Symbol]: ...
+    def symbols(self) -> Sequence[Symbol] | SymbolTable: ...
     @property
     def mcount(self) -> Sequence[int]: ...
     @property

@@ -1,0 +1,83 @@
+"""A distribution's kernel that has booted, as a KernelImage.
+
+It is in RAM already and its call sites are nops: its own ftrace_init has seen to that. Its labels
+are not the built-in kernel's, so the engine is given none but `__fentry__`; by name it finds
+whatever kallsyms has. Left out: its tracepoints, static calls and modules.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from emulated_kernel.errors import ImageError
+from emulated_kernel.image import KernelImage, LinuxOffsets
+from emulated_kernel.kallsyms import SymbolTable
+from emulated_kernel.linux.symbols import KernelSymbols
+from emulated_kernel.linux.vmlinux import Vmlinux
+
+_FENTRY = "__fentry__"
+# Where TIF_NEED_RESCHED is (arch/x86/include/asm/thread_info.h), and since the bits are generic.
+_TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC, _GENERIC_SINCE = 3, 4, (6, 18)
+
+
+def linux_image(vmlinux: Vmlinux) -> KernelImage:
+    """Raises ImageError for a kernel of which something needed is not known."""
+    fentry = vmlinux.symbols.get(_FENTRY)
+    if fentry is None:
+        raise ImageError(f"no symbol {_FENTRY}")
+    return KernelImage(
+        vmlinux.release,
+        {},
+        symbol_table(vmlinux.symbols),
+        vmlinux.mcount_after_boot.tolist(),
+        {_FENTRY: fentry},
+        {},
+        linux=linux_offsets(vmlinux),
+    )
+
+
+def symbol_table(symbols: KernelSymbols) -> SymbolTable:
+    """Linux keeps no sizes: a symbol reaches up to the next address that has one."""
+    distinct, numbers = np.unique(symbols.addresses, return_inverse=True)
+    ends = np.append(distinct[1:], distinct[-1:])
+    return SymbolTable(
+        symbols.addresses, ends[numbers], symbols.names, symbols.kinds.decode("ascii", "replace")
+    )
+
+
+def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
+    """Where guest code finds what it asks of this kernel."""
+    btf = vmlinux.btf
+
+    def task(member: str) -> int:
+        return btf.offset("task_struct", member)
+
+    def percpu(variable: str, hot: str) -> int:
+        """A per-CPU variable, or in 6.2 to 6.14 the member of pcpu_hot that was in its place."""
+        own, shared = (vmlinux.symbols.get(name) for name in (variable, "pcpu_hot"))
+        if own is not None:
+            return own
+        if shared is None:
+            raise ImageError(f"no symbol {variable}")
+        return shared + btf.offset("pcpu_hot", hot)
+
+    is_generic = _version(vmlinux.release) >= _GENERIC_SINCE
+    return LinuxOffsets(
+        current=percpu("current_task", "current_task"),
+        preempt_count=percpu("__preempt_count", "preempt_count"),
+        ti_flags=task("thread_info.flags"),
+        tif_need_resched=_TIF_NEED_RESCHED_GENERIC if is_generic else _TIF_NEED_RESCHED,
+        migration_disabled=task("migration_disabled"),
+        pid=task("pid"),
+        tgid=task("tgid"),
+        prio=task("prio"),
+        comm=task("comm"),
+        stack_canary=task("stack_canary"),
+    )
+
+
+def _version(release: str) -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
