@@ -13,6 +13,7 @@ from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA
 from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.machine import Machine
 from emulated_kernel.machine.memory import BUILTIN
+from emulated_kernel.text_poke import NOP5
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import Ftrace
 from ftracefs.guest import Linux, load_guest
@@ -80,6 +81,8 @@ def fake_linux(*, poison: bool = False) -> Iterator[FakeLinux]:
         vcpu.percpu = PERCPU
 
         def build() -> Tracing:
+            for site in image.mcount:  # its own ftrace_init has been there
+                machine.memory.write(site, NOP5)
             machine.load_segments(dict(guest.segments))
             return Tracing(machine, image, Ftrace(machine, image, guest), guest)
 
