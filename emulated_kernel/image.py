@@ -24,12 +24,14 @@ class Module:
 class LinuxOffsets:
     """What guest code must know of a Linux: where it keeps current, and what of a task.
 
-    Offsets in a CPU's area (`current`, `preempt_count`) and in struct task_struct.
-    `tif_need_resched` is a bit number of thread_info's flags.
+    Offsets in a CPU's area (`current`, `preempt_count`, `hardirq_stack_ptr`) and in struct
+    task_struct; `tif_need_resched` is a bit number of thread_info's flags. Addresses of the tables
+    by which its stacks are unwound, and how these tell the types of frames.
     """
 
     current: int
     preempt_count: int
+    hardirq_stack_ptr: int
     ti_flags: int
     tif_need_resched: int
     migration_disabled: int
@@ -37,7 +39,17 @@ class LinuxOffsets:
     tgid: int
     prio: int
     comm: int
+    stack: int
     stack_canary: int
+    stext: int
+    text_bytes: int
+    orc_lookup: int
+    orc_unwind_ip: int
+    orc_unwind: int
+    orc_type_mask: int
+    orc_type_call: int
+    orc_type_regs: int
+    orc_type_regs_partial: int
 
     def constants(self) -> Mapping[str, int]:
         """As guest code names them: LINUX_CURRENT, …"""

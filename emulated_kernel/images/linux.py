@@ -14,6 +14,7 @@ import numpy as np
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage, LinuxOffsets
 from emulated_kernel.kallsyms import SymbolTable
+from emulated_kernel.linux.btf import Btf
 from emulated_kernel.linux.symbols import KernelSymbols
 from emulated_kernel.linux.vmlinux import Vmlinux
 
@@ -67,6 +68,7 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
     return LinuxOffsets(
         current=percpu("current_task", "current_task"),
         preempt_count=percpu("__preempt_count", "preempt_count"),
+        hardirq_stack_ptr=percpu("hardirq_stack_ptr", "hardirq_stack_ptr"),
         ti_flags=task("thread_info.flags"),
         tif_need_resched=_TIF_NEED_RESCHED_GENERIC if is_generic else _TIF_NEED_RESCHED,
         migration_disabled=task("migration_disabled"),
@@ -74,8 +76,24 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         tgid=task("tgid"),
         prio=task("prio"),
         comm=task("comm"),
+        stack=task("stack"),
         stack_canary=task("stack_canary"),
+        stext=vmlinux.text.start,
+        text_bytes=vmlinux.text.end - vmlinux.text.start,
+        orc_lookup=vmlinux.symbol("orc_lookup"),
+        orc_unwind_ip=vmlinux.symbol("__start_orc_unwind_ip"),
+        orc_unwind=vmlinux.symbol("__start_orc_unwind"),
+        **_orc_types(btf),
     )
+
+
+def _orc_types(btf: Btf) -> dict[str, int]:
+    """Since 6.4 there are types for frames that are unknown and that end the stack."""
+    bits = btf.member("orc_entry", "type").bits
+    first = 2 if bits > 2 else 0
+    names = ("call", "regs", "regs_partial")
+    types = {f"orc_type_{name}": first + number for number, name in enumerate(names)}
+    return {"orc_type_mask": (1 << bits) - 1, **types}
 
 
 def _version(release: str) -> tuple[int, int]:

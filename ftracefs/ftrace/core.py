@@ -68,9 +68,10 @@ class Ftrace(FtraceState):
         self.profiler = FunctionProfiler(self, self.fgraph)
         ftrace_init(self, image)
         machine.hypercalls[CONSTANTS["HC_PROBE"]] = self._call_probe_host
-        for number, name in enumerate(_USER_MODE):
-            ip = image.labels.get(name, 0)
-            self.memory.set_u64(guest.labels["stack_trace_user"] + 8 * number, ip)
+        if machine.image.linux is None:
+            for number, name in enumerate(_USER_MODE):
+                ip = image.labels.get(name, 0)
+                self.memory.set_u64(guest.labels["stack_trace_user"] + 8 * number, ip)
 
     def _call_probe_host(self, vcpu: Processor) -> None:
         (op,) = vcpu.get("rdx")

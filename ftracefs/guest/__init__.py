@@ -21,8 +21,8 @@ _ENGINE_DATA = 0x700000  # of the area of the modules' data; theirs lies below
 
 _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
-_CONTEXT, _CONTEXT_LINUX = "context.inc", "context_linux.inc"
-_LINUX_ONLY = {"task_mirror.S"}
+_BUILTIN_ONLY = {"context.inc", "unwind_frame.S"}
+_LINUX_ONLY = {"context_linux.inc", "task_mirror.S", "unwind_orc.S"}
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky
 # place in Unicorn's jump cache costs 30 ns a call and more.
 _HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S", "ftrace_pid.S")
@@ -50,10 +50,10 @@ def load_guest(
     """
     left_out = {_LEAVE if poison else _POISON}
     if linux is None:
-        left_out |= {_CONTEXT_LINUX, *_LINUX_ONLY}
+        left_out |= _LINUX_ONLY
         layout, constants, gs_base = BUILTIN, CONSTANTS, None
     else:
-        left_out.add(_CONTEXT)
+        left_out |= _BUILTIN_ONLY
         layout, gs_base = linux.layout, linux.percpu
         constants = {**CONSTANTS, **linux.offsets.constants()}
     includes = [p for p in sorted(_HERE.glob("*.inc")) if p.name not in left_out]

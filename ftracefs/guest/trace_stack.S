@@ -3,8 +3,7 @@
 
 .balign 128, 0xcc
 FUNC_NOTRACE stack_trace_call
-    mov r9, gs:[CURRENT_TASK]
-    mov r8, [r9 + TASK_STACK]
+    CURRENT_STACK
     lea rax, [r8 + STACK_BYTES]
     sub rax, rsp
     sub rax, [rip + tracer_frame]

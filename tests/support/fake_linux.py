@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from emulated_kernel.asm_offsets import CONSTANTS, MODULES_DATA
+from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, MODULES_DATA, TEXT_BASE
 from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.machine import Machine
 from emulated_kernel.machine.memory import BUILTIN
@@ -25,6 +25,7 @@ PERCPU = MODULES_DATA + 0x500000
 OFFSETS = LinuxOffsets(
     current=0x1FB80,
     preempt_count=0x1FB90,
+    hardirq_stack_ptr=0x1FB88,
     ti_flags=0,
     tif_need_resched=3,
     migration_disabled=0x3A0,
@@ -32,7 +33,17 @@ OFFSETS = LinuxOffsets(
     tgid=0x4AC,
     prio=0x68,
     comm=0x7A0,
+    stack=0x20,
     stack_canary=0x4C8,
+    stext=TEXT_BASE,
+    text_bytes=0,  # no stack is unwound
+    orc_lookup=DATA_BASE,
+    orc_unwind_ip=DATA_BASE,
+    orc_unwind=DATA_BASE,
+    orc_type_mask=3,
+    orc_type_call=0,
+    orc_type_regs=1,
+    orc_type_regs_partial=2,
 )
 _TASK_BYTES, _AREA_BYTES = 0x800, 0x20000
 PREEMPT_ENABLED = 0x80000000  # what the count is when nothing is disabled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from emulated_kernel.images import builtin
 from emulated_kernel.machine.memory import BUILTIN
 
 ROOT = Path(builtin.__file__).resolve().parents[2]
-LINUX = ftracefs.guest.Linux(BUILTIN, MODULES_DATA, LinuxOffsets(*range(8, 88, 8)))
+LINUX = ftracefs.guest.Linux(
+    BUILTIN, MODULES_DATA, LinuxOffsets(*range(8, 8 + 8 * len(fields(LinuxOffsets)), 8))
+)
 BASES = {".text": 0xFFFFFFFF81000000, ".data": 0xFFFFFFFF82000000}
 
 
