@@ -198,7 +198,8 @@ FUNC_NOTRACE __wakeup_reset
     ret
 ENDFUNC __wakeup_reset
 
-# A record of type ecx of two tasks: rdi the one that runs, rsi the one that comes; r9 buffer. Keeps
+# A record of type ecx of two tasks: rdi the one that runs, rsi the one that comes; r9 buffer, rbp the
+# frame of the probe. Behind it the stacks that the options ask for (trace_buffer_unlock_commit). Keeps
 # what a function keeps.
 FUNC_NOTRACE tracing_sched_trace
     push rbx
@@ -227,6 +228,15 @@ FUNC_NOTRACE tracing_sched_trace
     TASK_STATE_INDEX r12
     mov [r10 + CTX_NEXT_STATE], al
     RB_COMMIT
+    test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_KERNEL
+    je .Luser
+    mov rax, [rbp + 8]
+    mov r8, [rbp]
+    call __trace_stack
+.Luser:
+    test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_USER
+    je .Lout
+    call ftrace_trace_userstack
 .Lout:
     pop r12
     pop rbx

@@ -47,6 +47,30 @@ def test_which_tasks_count_is_said_by_the_tracer(shell: Shell) -> None:
             shell.echo("nop", "current_tracer")
 
 
+@pytest.mark.parametrize("graph", ["0", "1"])
+def test_options_add_stacks_behind_wake_up_and_switch(shell: Shell, graph: str) -> None:
+    process = task(shell, 2000, RT_PRIO)
+    sleep(shell)
+    shell.echo(graph, "options/display-graph")
+    for option, kinds in {
+        "stacktrace": ["<stack trace>", "<stack trace>"],
+        "userstacktrace": ["<user stack trace>", "<stack trace>"],
+    }.items():
+        shell.echo("1", f"options/{option}")
+        shell.echo("wakeup_rt", "current_tracer")
+        wake(shell, process)
+        text = shell.cat("trace")
+        for arrow in ("   + ", " ==> "):
+            behind = text[text.index(f"{arrow}[000]    2000: ") :]
+            assert re.findall(r"<(?:user )?stack trace>", behind)[:2] == kinds
+        stacks = re.findall(r" <stack trace>\n((?: => \w+\n)+)", text)
+        assert len(set(stacks)) == 2  # the option's and the tracer's own alike
+        assert len(stacks) == 2 * kinds.count("<stack trace>")
+        shell.echo("nop", "current_tracer")
+        shell.echo("0", f"options/{option}")
+        sleep(shell)
+
+
 def test_nobody_waits_for_a_task_like_any_other(shell: Shell) -> None:
     process = task(shell, 2000, 120)
     sleep(shell)
