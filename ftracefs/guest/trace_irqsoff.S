@@ -216,10 +216,19 @@ FUNC_NOTRACE tracer_preempt_on
     ret
 ENDFUNC tracer_preempt_on
 
+# Goes to \not unless the top level's tracing_on is 1, whoever's tracer this is. Uses rax.
+.macro TRACING_IS_ENABLED not
+    mov rax, [rip + global_trace_buffers]
+    mov rax, [rax]
+    test byte ptr [rax + RB_GUARD], RB_GUARD_OFF
+    jne \not
+.endm
+
 # rdi ip, rsi parent_ip or 0.
 FUNC_NOTRACE start_critical_timing
     cmp dword ptr [rip + irqsoff_tracer_enabled], 0
     je .Lout
+    TRACING_IS_ENABLED .Lout
     push rbx
     IRQSOFF_CPU rbx
     cmp dword ptr [rbx + IC_TRACING], 0
@@ -260,6 +269,7 @@ FUNC_NOTRACE stop_critical_timing
     mov dword ptr [rbx + IC_TRACING], 0
     cmp dword ptr [rip + irqsoff_tracer_enabled], 0
     je .Lout
+    TRACING_IS_ENABLED .Lout
     cmp qword ptr [rbx + IC_START], 0
     je .Lout
     mov rdx, [rip + irqsoff_ops]

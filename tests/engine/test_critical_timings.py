@@ -191,6 +191,25 @@ def test_nothing_is_measured_with_tracing_off(shell: Shell) -> None:
     assert int(shell.cat("tracing_max_latency")) > 0
 
 
+def test_an_instance_measures_while_tracing_is_on_at_the_top(shell: Shell) -> None:
+    shell.mkdir("instances/a")
+    shell.echo("0", "tracing_on")
+    shell.echo("irqsoff", "instances/a/current_tracer")
+    tick(shell)
+    assert shell.cat("instances/a/tracing_max_latency") == "0\n"
+    shell.echo("1", "tracing_on")
+    tick(shell)
+    assert shell.cat("instances/a/tracing_max_latency") == "0\n"  # it has not been started
+    shell.echo("0", "instances/a/tracing_on")
+    shell.echo("1", "instances/a/tracing_on")
+    tick(shell)
+    assert shell.cat("instances/a/tracing_max_latency") != "0\n"
+    shell.echo("0", "tracing_on")
+    shell.echo("0", "instances/a/tracing_max_latency")
+    tick(shell)
+    assert shell.cat("instances/a/tracing_max_latency") == "0\n"
+
+
 def test_the_snapshot_is_the_tracers(shell: Shell) -> None:
     shell.echo("irqsoff", "current_tracer")
     with pytest.raises(TracefsError) as error:

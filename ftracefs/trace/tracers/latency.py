@@ -72,10 +72,10 @@ class LatencyTracing:
         tr.tracing.saved_cmdlines.tracing_start_cmdline_record()
 
     def start_func_tracer(self, tr: TraceArray, graph: bool) -> None:
-        """Begin, if tracing is on. Raises what keeps calls from being recorded."""
+        """Begin, if the top level's tracing is on. Raises what keeps calls from being recorded."""
         self.set_tracer_enabled(False)
         self._register_function(tr, graph, is_wanted=bool(tr.trace_flags & TraceIter.FUNCTION))
-        self.set_tracer_enabled(tr.tracer_tracing_is_on())
+        self.set_tracer_enabled(self.tracing.global_trace.tracer_tracing_is_on())
 
     def stop_func_tracer(self, tr: TraceArray, graph: bool) -> None:
         """End."""
