@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.elf_kernel import COMPILERS, EXAMPLE, build, make
 from support.shell import Shell
 
 from emulated_kernel.errors import ImageError
@@ -18,21 +20,10 @@ from ftracefs.bare_session import BareSession
 from ftracefs.errors import TracefsError
 from ftracefs.mount.tracefs import Options
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/elf_kernel"
 
-
-def make(directory: Path, *arguments: str) -> Path:
-    """Compile the example in a copy of it."""
-    if shutil.which("gcc") is None or shutil.which("make") is None:
-        pytest.skip("gcc and make are needed")
-    shutil.copytree(EXAMPLE, directory)
-    subprocess.run(["make", "-s", *arguments], cwd=directory, check=True, timeout=60)
-    return directory / "kernel.elf"
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("elf") / "kernel")
+@pytest.fixture(scope="module", params=COMPILERS)
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("elf") / "kernel", compiler=request.param)
 
 
 @pytest.fixture
@@ -142,11 +133,8 @@ def test_a_truncated_kernel_is_refused(tmp_path: Path, image: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "reason"),
     [
-        (
-            "CFLAGS=-O2 -ffreestanding -fno-pic -mcmodel=kernel -mno-red-zone -pg -mfentry",
-            "__mcount",
-        ),
-        ("LDFLAGS_EXTRA=-s", "symbols"),
+        ("CFLAGS=-O2 -ffreestanding -fno-pic -mcmodel=kernel -mno-red-zone", "compile with -pg"),
+        ("LDFLAGS_EXTRA=-s", "it has no symbols"),
     ],
 )
 def test_a_kernel_without_what_is_needed_is_refused(
@@ -156,6 +144,78 @@ def test_a_kernel_without_what_is_needed_is_refused(
         load_image(make(tmp_path / "kernel", argument))
 
 
+@pytest.mark.parametrize("flags", ["", "-mrecord-mcount", "-fcf-protection=branch"])
+def test_call_sites_are_found_with_and_without_a_list_of_them(tmp_path: Path, flags: str) -> None:
+    """Where there is none the functions' entries are looked at, behind an endbr64 too."""
+    path = make(tmp_path / "kernel", f"RECORD={flags}")
+    found = load_image(path)
+    sites = [found.label(name) for name in ("factorial", "binomial", "polynomial")]
+    behind = 4 if "branch" in flags else 0
+    assert len(found.mcount) == 5
+    assert {site + behind for site in sites} < set(found.mcount)
+    assert ("__mcount_loc" in found.segments) == ("mcount" in flags)
+
+
+def test_text_may_lie_in_several_sections(tmp_path: Path) -> None:
+    script = (EXAMPLE / "kernel.lds").read_text()
+    text = "\t.text : { *(.text .text.*) }\n"
+    parts = "".join(
+        f"\t{name} : {{ *({name}) }}\n" for name in (".text.power", ".init.text", ".text")
+    )
+    assert text in script
+    source = (EXAMPLE / "kernel.c").read_text()
+    for name, section in {"power": ".text.power", "polynomial": ".init.text"}.items():
+        source, count = re.subn(
+            rf"^((?:static )?unsigned long {name}\()",
+            rf'__attribute__((section("{section}"))) \1',
+            source,
+            flags=re.M,
+        )
+        assert count == 1
+    kernel = make(tmp_path / "kernel", "-n")
+    (kernel.parent / "kernel.lds").write_text(script.replace(text, parts))
+    (kernel.parent / "kernel.c").write_text(source)
+    build(kernel.parent)
+    image = load_image(kernel)
+    assert {".text.power", ".init.text", ".text"} <= set(image.segments)
+    session = BareSession(Options(kernel=kernel, cpus=1, clock="virtual", isolated=True))
+    try:
+        shell = Shell(session)  # type: ignore[arg-type]
+        shell.echo("function", "current_tracer")
+        shell.echo("polynomial 4", "emulator/call")
+        assert shell.cat("emulator/call") == "polynomial(4) = 58\n"
+        assert calls(shell)[:3] == [
+            "polynomial <-host_return",
+            "power <-polynomial",
+            "binomial <-polynomial",
+        ]
+    finally:
+        session.close()
+
+
 def test_a_program_of_the_host_is_refused() -> None:
     with pytest.raises(ImageError, match=r"fixed addresses|is not in|symbols"):
         load_image(Path(shutil.which("true") or "/bin/true"))
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_broken_kernel_is_read_or_refused(
+    tmp_path: Path, image: Path, data: st.DataObject
+) -> None:
+    broken = bytearray(image.read_bytes())
+    # Headers first, section headers last: what is broken there leads astray.
+    places = st.one_of(st.integers(0, 300), st.integers(len(broken) - 1500, len(broken) - 1))
+    for place in data.draw(st.lists(places, max_size=4)):
+        new = data.draw(st.binary(min_size=1, max_size=8))
+        broken[place : place + len(new)] = new
+    path = tmp_path / "broken"
+    path.write_bytes(broken)
+    reason = ""
+    try:
+        load_image(path)
+    except ImageError as error:
+        reason = str(error)
+    assert "\n" not in reason
