@@ -11,6 +11,7 @@
 # command to type. OPTION is one of `ftracefs mount`:
 #
 #   --kernel IMAGE    builtin, or an ELF file of one's own
+#   --module FILE     an object file, a module of one's own for that kernel
 #   --cpus N          number of vCPUs, 1 to 8
 #   --clock CLOCK     real or virtual
 #   --isolated        nothing of the host shows in the trace
@@ -134,7 +135,7 @@ while [ $# -gt 0 ]; do
         [ "$action" = mount ] || usage "$1 and --$action exclude each other"
         action=${1#--}
         ;;
-    --kernel | --cpus | --clock | --log)
+    --kernel | --module | --cpus | --clock | --log)
         [ $# -gt 1 ] || usage "$1 needs a value"
         options+=("$1" "$2")
         shift

@@ -36,7 +36,7 @@ class BareSession:
     """A running tracefs without its mount. Raises ImageError for a file that is no such kernel."""
 
     def __init__(self, options: Options) -> None:
-        self.image = load_image(options.kernel)
+        self.image = load_image(options.kernel, options.modules)
         self.machine = Machine(self.image, nr_cpus=options.cpus, clock=options.clock)
         try:
             self._start(options)
@@ -51,6 +51,8 @@ class BareSession:
         for vcpu in machine.cpus:
             machine.run(lambda vcpu=vcpu: self._add_task(vcpu))  # type: ignore[misc]
         self.tracing = machine.run(lambda: Tracing(machine, image, self.ftrace, guest))
+        for name in self.tracing.modules.available:
+            machine.run(lambda name=name: self.tracing.modules.load_module(name))  # type: ignore[misc]
         self.root = build_tree(self.tracing, pure=options.pure)
         first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
         self.reset = lambda: machine.run(first_values.restore)

@@ -55,6 +55,13 @@ def _what_to_mount() -> argparse.ArgumentParser:
         " (docs/examples/elf_kernel)",
     )
     what.add_argument(
+        "--module",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="load a module of one's own into that kernel, an object file; may be given repeatedly",
+    )
+    what.add_argument(
         "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
     )
     what.add_argument(
@@ -267,6 +274,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
     return Options(
         kernel=None if arguments.kernel == "builtin" else Path(arguments.kernel).resolve(),
+        modules=tuple(Path(module).resolve() for module in arguments.module),
         cpus=arguments.cpus,
         clock=arguments.clock,
         isolated=arguments.isolated,

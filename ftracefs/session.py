@@ -38,7 +38,7 @@ class Session:
     """A running tracefs without its mount. `close` ends every thread of it."""
 
     def __init__(self, options: Options) -> None:
-        self.image: KernelImage = load_image(None)
+        self.image: KernelImage = load_image(None, options.modules)
         self._isolated = options.isolated
         self.machine = Machine(self.image, nr_cpus=options.cpus, clock=options.clock)
         try:

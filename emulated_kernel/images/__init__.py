@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage
 
 
-def load_image(path: Path | None) -> KernelImage:
-    """The kernel in a file, or the built-in one. Raises ImageError, with the reason in one line."""
+def load_image(path: Path | None, modules: Sequence[Path] = ()) -> KernelImage:
+    """The kernel in a file, or the built-in one, and beside its own modules those in other files.
+
+    Raises ImageError, with the reason in one line.
+    """
+    image = _load_kernel(path)
+    if modules:
+        from emulated_kernel.images.elf_object import load_objects
+
+        image = replace(image, modules=[*image.modules, *load_objects(image, modules)])
+    return image
+
+
+def _load_kernel(path: Path | None) -> KernelImage:
     if path is None:
         from emulated_kernel.images.builtin import load_builtin
 

@@ -16,6 +16,7 @@ class Options:
     """The options of `ftracefs mount` that decide what stands behind the files."""
 
     kernel: Path | None = None  # None is the built-in kernel
+    modules: tuple[Path, ...] = ()  # object files, beside the kernel's own modules
     cpus: int = 2
     clock: Literal["real", "virtual"] = "real"
     isolated: bool = False

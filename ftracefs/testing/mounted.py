@@ -283,6 +283,8 @@ def _arguments(options: Options) -> list[str]:
     words = ["--cpus", str(options.cpus), "--clock", options.clock]
     if options.kernel is not None:
         words += ["--kernel", str(options.kernel)]
+    for module in options.modules:
+        words += ["--module", str(module)]
     words += ["--isolated"] if options.isolated else []
     words += ["--pure"] if options.pure else []
     return words

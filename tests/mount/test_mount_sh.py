@@ -171,6 +171,7 @@ def test_wrong_usage_is_exit_code_2(clone: Clone, arguments: tuple[str, ...]) ->
 def test_help_shows_every_option_of_mount(clone: Clone) -> None:
     done = clone.run("--help")
     assert done.returncode == 0
-    for option in ("--unmount", "--kernel", "--cpus", "--clock", "--isolated", "--pure", "--log"):
+    options = ("--kernel", "--module", "--cpus", "--clock", "--isolated", "--pure", "--log")
+    for option in ("--unmount", *options):
         assert f"{option} " in done.stdout
     assert clone.called() == []

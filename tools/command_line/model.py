@@ -35,6 +35,7 @@ class Argument:
     help: str
     value: Value | None
     words: tuple[str, ...] = ()
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ def _argument(parser: argparse.ArgumentParser, action: argparse.Action, command:
         return Argument(names, "|".join(words), text, Value.WORD, words)
     metavar = str(action.metavar)
     value, words = _value(action, metavar, command)
-    return Argument(names, metavar, text, value, words)
+    is_repeated = isinstance(action, argparse._AppendAction)
+    return Argument(names, metavar, text, value, words, is_repeated)
 
 
 def _value(action: argparse.Action, metavar: str, command: str) -> tuple[Value, tuple[str, ...]]:

@@ -93,7 +93,8 @@ def _option(option: Argument) -> str:
         head = option.names[0] if len(option.names) == 1 else "{" + ",".join(option.names) + "}"
         return _quoted(f"({exclusive})") + head + _quoted(f"[{text}]")
     (name,) = option.names
-    return _quoted(f"({exclusive}){name}=[{text}]:{_escaped(option.metavar)}:{_action(option)}")
+    often = "*" if option.is_repeated else f"({exclusive})"
+    return _quoted(f"{often}{name}=[{text}]:{_escaped(option.metavar)}:{_action(option)}")
 
 
 def _positional(argument: Argument) -> list[str]:

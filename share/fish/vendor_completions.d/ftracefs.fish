@@ -19,6 +19,7 @@ complete -c ftracefs -n __fish_use_subcommand -a check -d 'say what this host la
 
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -s h -l help -d 'show this help message and exit'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin, or an ELF file of one\'s own (docs/examples/elf_kernel)'
+complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l module -r -F -d 'load a module of one\'s own into that kernel, an object file; may be given repeatedly'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l cpus -x -a '1 2 3 4 5 6 7 8' -d 'number of vCPUs, 1 to 8 (default 2)'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l clock -x -a 'real virtual' -d 'real follows the host\'s time; virtual steps evenly, the same in every run'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l isolated -d 'nothing of the host shows in the trace: one fixed task, no workload'
@@ -30,12 +31,13 @@ complete -c ftracefs -n '__fish_seen_subcommand_from mount' -x -a '(__fish_compl
 
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -s h -l help -d 'show this help message and exit'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin, or an ELF file of one\'s own (docs/examples/elf_kernel)'
+complete -c ftracefs -n '__fish_seen_subcommand_from run' -l module -r -F -d 'load a module of one\'s own into that kernel, an object file; may be given repeatedly'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l cpus -x -a '1 2 3 4 5 6 7 8' -d 'number of vCPUs, 1 to 8 (default 2)'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l clock -x -a 'real virtual' -d 'real follows the host\'s time; virtual steps evenly, the same in every run'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l isolated -d 'nothing of the host shows in the trace: one fixed task, no workload'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l pure -d 'leave out the directory emulator/'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l log -r -F -d 'append the log to FILE'
-complete -c ftracefs -n '__fish_seen_subcommand_from run' -x -a '(__fish_complete_subcommand --fcs-skip=2 -- --kernel --cpus --clock --log)'
+complete -c ftracefs -n '__fish_seen_subcommand_from run' -x -a '(__fish_complete_subcommand --fcs-skip=2 -- --kernel --module --cpus --clock --log)'
 
 complete -c ftracefs -n '__fish_seen_subcommand_from unmount' -s h -l help -d 'show this help message and exit'
 complete -c ftracefs -n '__fish_seen_subcommand_from unmount' -x -a '(__ftracefs_mounts; __fish_complete_directories)'
