@@ -1,7 +1,7 @@
 """A kernel of one's own: an ELF executable, linked for the kernel's addresses.
 
-Compiled with `-pg -mfentry` (gcc, clang) it has a call of `__fentry__` at each function's entry. The
-addresses of these calls are in `__mcount_loc`, or are looked for. Its text lies in the 4 MiB from
+Compiled with `-pg -mfentry` (gcc, clang) each function begins with a call of `__fentry__`; these
+calls are listed in `__mcount_loc`, or are looked for. Its text lies in the 4 MiB from
 0xffffffff81000000 on, whatever it writes to in the 8 MiB from 0xffffffff82000000 on; what is only
 read may lie in either. It has no scheduler that the host knows of: functions are called, one at a
 time. Left out: sections that are loaded elsewhere than they run.
