@@ -1,8 +1,12 @@
-"""The machine thread: the one thread that runs guest code, and how others hand work to it.
+"""Who has the machine: one thread at a time, which runs guest code and touches an engine's state.
 
-Everything that touches a vCPU or an engine's state happens on it. Everybody else hands work over
-with `run` and waits for the result, holding no lock; the machine thread never waits for them. Work
-given from the machine thread itself runs at once.
+A thread that comes with work takes the machine, does the work itself and gives the machine back, to
+who has waited longest. Handing the work to another thread would cost more than most of it does.
+The machine's own thread does what belongs to nobody: timers, long work in slices with others
+between them, and all work of the main thread, where a KeyboardInterrupt could end it anywhere.
+
+Who has the machine never waits for another thread, and work given by who has it runs at once.
+Where a module says that something happens on the machine thread, who has the machine is meant.
 
 A slice that does not come to an end is ended by the watchdog. That stop is not one to resume from
 (a read-modify-write may be half done), so whoever asked for the slice gets GuestTimeout.
@@ -86,7 +90,11 @@ class MachineThread:
         self._queue: deque[_Job[Any]] = deque()
         self._timers: list[tuple[float, int, float, Callable[[], None]]] = []
         self._timer_ids = itertools.count()
-        self._wake = threading.Condition()
+        self._owner: int | None = None  # the thread that has the machine
+        self._waiting: deque[tuple[int, threading.Lock]] = deque()  # those that want it
+        self._lock = threading.Lock()  # for all of these
+        self._wake = threading.Condition(self._lock)  # for the machine's own thread
+        self._main_thread = threading.main_thread().ident
         self._closing = False
         self._off = threading.Event()
         self._slice_since = 0.0
@@ -103,20 +111,56 @@ class MachineThread:
     # --- work ------------------------------------------------------------------------------------
 
     def run(self, work: Callable[[], T]) -> T:
-        """Do `work` on the machine thread and return its result; at once if already there."""
-        if threading.current_thread() is self._thread:
+        """Do `work` while nobody else has the machine, and return its result."""
+        me = threading.get_ident()
+        if self._owner == me:
             return work()
-        job = _Job(work)
-        self._submit(job)
-        return job.wait()
+        if me == self._main_thread:
+            return self._wait_for(_Job(work))
+        self._take()
+        try:
+            return work()
+        finally:
+            self._give_back()
 
     def run_sliced(self, slices: Generator[None, None, T]) -> T:
-        """Run a generator on the machine thread, other work between its steps."""
-        if threading.current_thread() is self._thread:
-            raise EmulatedKernelError("sliced work cannot be waited for on the machine thread")
-        job = _SlicedJob(slices)
-        self._submit(job)
-        return job.wait()
+        """Run a generator on the machine's own thread, other work between its steps."""
+        if self._owner == threading.get_ident():
+            raise EmulatedKernelError("sliced work cannot be waited for by who has the machine")
+        return self._wait_for(_SlicedJob(slices))
+
+    def _take(self) -> None:
+        """Have the machine: at once, or when everybody has had it who came before."""
+        me = threading.get_ident()
+        with self._lock:
+            if self._owner is None:
+                self._owner, turn = me, None
+            else:
+                turn = threading.Lock()
+                turn.acquire()
+                self._waiting.append((me, turn))
+                self._interrupt_background()
+        if turn is not None:
+            turn.acquire()
+        if self._closing and me != self._thread.ident:
+            self._hand_over()
+            raise MachineOffError("the machine is switched off")
+
+    def _give_back(self) -> None:
+        try:
+            for callback in self.after_slice:
+                callback()
+        finally:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            self._owner = None
+            if self._waiting:
+                self._owner, turn = self._waiting.popleft()
+                turn.release()
+            if self._background_due() is not None:
+                self._wake.notify()  # what was done may have changed it
 
     def every(self, period_s: float, work: Callable[[], None]) -> Callable[[], None]:
         """Do `work` on the machine thread each `period_s` seconds; returns how to end that."""
@@ -140,56 +184,68 @@ class MachineThread:
             heapq.heappush(self._timers, entry)
             self._wake.notify()
 
-    def _submit(self, job: _Job[Any]) -> None:
+    def _wait_for(self, job: _Job[T]) -> T:
+        """Leave it to the machine's own thread."""
         with self._wake:
             if self._closing:
                 raise MachineOffError("the machine is switched off")
             self._queue.append(job)
             self._wake.notify()
             self._interrupt_background()
+        return job.wait()
 
     def close(self) -> None:
-        """Switch the machine off; work still queued fails."""
+        """Switch the machine off; work that has not begun fails."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
             self._interrupt_background()
         self._off.set()
-        if threading.current_thread() is not self._thread:
+        if self._owner != threading.get_ident():
             self._thread.join()
 
     def _main(self) -> None:
-        while True:
-            with self._wake:
-                now = time.monotonic()
-                while not self._queue and not self._closing:
-                    due = self._due()
-                    if due is not None and due <= now:
-                        break
-                    self._wake.wait(None if due is None else due - now)
-                    now = time.monotonic()
-                if self._closing:
-                    break
-                job = self._queue.popleft() if self._queue else None
-                timer = None
-                if self._timers and self._timers[0][0] <= now:
-                    timer = heapq.heappop(self._timers)[3]
-                if job is None:
-                    self._allow_background()
-            if timer is not None:
-                self._run_timer(timer)
-            if isinstance(job, _SlicedJob):
-                if job.step():
-                    with self._wake:
-                        self._queue.append(job)
-            elif job is not None:
-                job.execute()
-            else:
-                self._background()
-            self._notify_after_slice()
+        while self._wait_for_work():
+            self._take()
+            try:
+                self._do_next()
+            finally:
+                self._give_back()
+        self._take()  # and keep it: whoever has it now comes to an end first
         error = MachineOffError("the machine is switched off")
         for left in self._queue:
             left.fail(error)
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until there is something to do; False when the machine is switched off."""
+        with self._wake:
+            while not self._closing:
+                due, now = self._due(), time.monotonic()
+                if self._queue or (due is not None and due <= now):
+                    return True
+                self._wake.wait(None if due is None else due - now)
+        return False
+
+    def _do_next(self) -> None:
+        """A timer that is due, and a piece of work or a slice of one; or else the guest."""
+        timer = None
+        with self._wake:
+            job = self._queue.popleft() if self._queue and not self._closing else None
+            if self._timers and self._timers[0][0] <= time.monotonic():
+                timer = heapq.heappop(self._timers)[3]
+            nobody_waits = job is None and not self._waiting and not self._closing
+            if nobody_waits:
+                self._allow_background()
+        if timer is not None:
+            self._run_timer(timer)
+        if isinstance(job, _SlicedJob):
+            if job.step():
+                with self._wake:
+                    self._queue.append(job)
+        elif job is not None:
+            job.execute()
+        elif nobody_waits:
+            self._background()
 
     def _due(self) -> float | None:
         """When there is something to do that nobody has to ask for, by the monotonic clock."""
@@ -219,10 +275,6 @@ class MachineThread:
             work()
         except Exception:
             log.exception("a timer of the machine failed")
-
-    def _notify_after_slice(self) -> None:
-        for callback in self.after_slice:
-            callback()
 
     def _watch(self) -> None:
         while not self._off.wait(_WATCH_S):

@@ -85,6 +85,25 @@ def decode(pages: Pages) -> Records:
     return _records(pages, page, pos, plain=not len(mixed))
 
 
+def full_pages_end(words: U32, commit: U32) -> int | None:
+    """Where the last record of each page ends, if all are full and all records of one length.
+
+    None when they are not, or it would take longer to tell. What `data_ends` tells of any pages.
+    """
+    step = (int(words[0, HDR_WORDS]) & 31) + 1
+    if not 2 <= step <= RINGBUF_TYPE_DATA_TYPE_LEN_MAX + 1 or (commit != BUF_PAGE_SIZE).any():
+        return None
+    records = DATA_WORDS // step * step
+    heads = words[:, HDR_WORDS : HDR_WORDS + records : step]
+    if ((heads & _TYPE_MASK) != step - 1).any():
+        return None
+    if records < DATA_WORDS:
+        padding = words[:, HDR_WORDS + records] & _TYPE_MASK
+        if (padding != RINGBUF_TYPE_PADDING).any():
+            return None
+    return records * 4
+
+
 def data_ends(pages: Pages) -> I64:
     """Where the last record of each page ends, padding left out."""
     step, is_uniform = _uniform_pages(pages)

@@ -38,10 +38,19 @@ from ftracefs.ring_buffer.layout import (
     RB_MISSED_STORED,
     RINGBUF_TYPE_PADDING,
 )
-from ftracefs.ring_buffer.pages import HDR_WORDS, PAGE_WORDS, U64, Pages, data_ends, decode
+from ftracefs.ring_buffer.pages import (
+    HDR_WORDS,
+    PAGE_WORDS,
+    U64,
+    Pages,
+    data_ends,
+    decode,
+    full_pages_end,
+)
 
 _DESC_BYTES = CONSTANTS["RB_DESC_BYTES"]
 _COMMIT_MASK = RB_MISSED_STORED - 1
+_COMMIT_BITS = np.uint32(_COMMIT_MASK)
 _U64 = (1 << 64) - 1
 
 
@@ -83,6 +92,11 @@ _STAYS = ("guard", "overwrite", "clock_mult", "clock_step", "clock_ptr", "clock_
 _LAYOUT = struct.Struct("<II17Q")
 _OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in (f.name for f in fields(_Words))}
 assert list(_OFFSETS.values()) == [0, 4, *range(8, _LAYOUT.size, 8)]
+
+
+def _page_numbers(addresses: U64) -> npt.NDArray[np.intp]:
+    """Which pages of RAM these are."""
+    return ((addresses - np.uint64(PAGE_OFFSET)) >> np.uint64(12)).astype(np.intp)
 
 
 def _colour(address: int) -> int:
@@ -142,6 +156,7 @@ class RingBufferPerCpu:
                 memory.free(address)
             raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
         self._control = memory.view(self.address, _LAYOUT.size)
+        self._ram_pages = memory.ram_array.view(np.uint32).reshape(-1, PAGE_WORDS)
         self._set(table=self._table, pages_bytes=len(ring) * _DESC_BYTES)
         self.readers = Readers()
         self._record_disabled = 0
@@ -273,7 +288,9 @@ class RingBufferPerCpu:
 
     def nr_dirty_pages(self) -> int:
         """Pages filled and not yet taken by a reader."""
-        words = self._words()
+        return self._dirty(self._words())
+
+    def _dirty(self, words: _Words) -> int:
         if words.page == self._reader_page:
             return 0
         return (words.index - words.head) % words.pages_bytes // _DESC_BYTES
@@ -360,27 +377,27 @@ class RingBufferPerCpu:
         They are what `rb_get_reader_pages` told of, nothing having been written since.
         """
         if passed:
-            self._pass_pages(passed)
+            self._pass_pages(passed, self._words())
         self.consume(count, end, ts)
 
-    def _pass_pages(self, count: int) -> None:
+    def _pass_pages(self, count: int, words: _Words) -> None:
         """Put the reader `count` pages ahead; what he passes is consumed, but for the count.
 
         The writer has left all that are passed.
         """
-        words = self._words()
         table = self._descriptors(self._table, self.nr_pages)
         where = self._from_head(words, count)
-        taken = table[where, 0].copy()
-        passed = np.concatenate([np.array([self._reader_page], dtype=np.uint64), taken[:-1]])
-        ram = self._memory.ram_array.view(np.uint64)
-        commits = ((passed - np.uint64(PAGE_OFFSET)) // np.uint64(8)).astype(np.intp) + 1
-        self._read_bytes += int((ram[commits] & np.uint64(_COMMIT_MASK)).sum()) - self._read
-        ram[commits] = 0
+        taken = table[where, 0]
+        passed = np.empty_like(taken)
+        passed[0] = self._reader_page
+        passed[1:] = taken[:-1]
+        self._reader_page = int(taken[-1])
+        commits = self._ram_pages[_page_numbers(passed), 2]
+        self._read_bytes += int((commits & _COMMIT_BITS).sum()) - self._read
+        self._ram_pages[_page_numbers(passed), 2] = 0
         table[where, 0] = passed
         table[where, 1] = 0
         self._set(head=(words.head + count * _DESC_BYTES) % words.pages_bytes)
-        self._reader_page = int(taken[-1])
         self._read = 0
         self._read_stamp = self._memory.u64(self._reader_page)
         self._lost_events = 0
@@ -496,22 +513,27 @@ class RingBufferPerCpu:
         None while the reader's page holds more, or after a loss, which the next one is to tell of.
         """
         words = self._words()
-        count = min(count, self.nr_dirty_pages())
+        count = min(count, self._dirty(words))
         is_consumed = self._read >= self._commit(self._reader_page, words)
         if count <= 0 or not is_consumed or words.overrun != self._last_overrun:
             return b""
         rows = self._descriptors(self._table, self.nr_pages)[self._from_head(words, count)]
-        numbers = ((rows[:, 0] - np.uint64(PAGE_OFFSET)) // np.uint64(PAGE_SIZE)).astype(np.intp)
-        pages = self._memory.ram_array.view(np.uint32).reshape(-1, PAGE_WORDS)[numbers]
-        commit = pages[:, 2].astype(np.int64) & _COMMIT_MASK
-        nothing = np.zeros(count, dtype=np.int64)
-        ends = data_ends(Pages(pages, commit, nothing, nothing))
-        different = set(ends.tolist())
-        for end in different:
-            of_it = slice(None) if len(different) == 1 else ends == end
-            pages[of_it, HDR_WORDS + end // 4 :] = 0
-        pages[:, 2], pages[:, 3] = ends, 0
-        self.consume_pages(count, int(rows[:, 1].sum()), int(commit[-1]), self._read_stamp)
+        records = int(rows[:, 1].sum())
+        pages = self._ram_pages[_page_numbers(rows[:, 0])]
+        commit = pages[:, 2] & _COMMIT_BITS
+        ends = full_pages_end(pages, commit)
+        if ends is not None:
+            pages[:, HDR_WORDS + ends // 4 :] = 0
+            pages[:, 2] = ends
+        else:
+            nothing = np.zeros(count, dtype=np.int64)
+            mixed = data_ends(Pages(pages, commit.astype(np.int64), nothing, nothing))
+            for end in set(mixed.tolist()):
+                pages[mixed == end, HDR_WORDS + end // 4 :] = 0
+            pages[:, 2] = mixed
+        pages[:, 3] = 0
+        self._pass_pages(count, words)
+        self._advance(records, int(commit[-1]), self._read_stamp)
         return pages.tobytes()
 
     def _read_padding(self, length: int) -> bytes | None:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from support.daemon import wait_until
 
 from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, TEXT_BASE
 from emulated_kernel.assembler import assemble
-from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.errors import (
+    EmulatedKernelError,
+    GuestFault,
+    GuestTimeout,
+    MachineOffError,
+)
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import Machine
 from emulated_kernel.machine import thread as thread_module
+
+T = TypeVar("T")
 
 SOURCE = """
 .text
@@ -199,13 +210,95 @@ def test_work_of_many_threads_is_done_one_at_a_time(machine: Machine) -> None:
     assert total[0] == 200
 
 
-def test_work_given_on_the_machine_thread_runs_inline(machine: Machine) -> None:
+def on_a_thread(work: Callable[[], T]) -> T:
+    """Do it on a thread that is not the main one, and return its result."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(20)
+
+
+def test_a_thread_does_its_own_work_but_for_the_main_one(machine: Machine) -> None:
+    def both() -> tuple[int, int]:
+        return threading.get_ident(), machine.run(threading.get_ident)
+
+    here, there = on_a_thread(both)
+    assert here == there
+    assert machine.run(threading.get_ident) not in (here, threading.get_ident())
+
+
+def test_who_wants_the_machine_has_it_in_the_order_of_coming(machine: Machine) -> None:
+    order: list[int] = []
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        assert go_on.wait(20)
+
+    holder = threading.Thread(target=lambda: machine.run(hold))
+    holder.start()
+    assert held.wait(20)
+    threads = []
+    for number in range(5):
+        work = partial(machine.run, partial(order.append, number))
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        wait_until(lambda n=number: len(machine._waiting) == n + 1, "it waits")
+    go_on.set()
+    for thread in [holder, *threads]:
+        thread.join(20)
+    assert order == [0, 1, 2, 3, 4]
+
+
+def test_a_timer_gets_its_turn_from_threads_that_never_rest(machine: Machine) -> None:
+    ticked = threading.Event()
+
+    def never_rest() -> None:
+        while not ticked.is_set():
+            machine.run(lambda: None)
+
+    threads = [threading.Thread(target=never_rest) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    end = machine.every(0.001, ticked.set)
+    try:
+        assert ticked.wait(20)
+    finally:
+        ticked.set()
+        end()
+        for thread in threads:
+            thread.join(20)
+
+
+def test_closing_waits_for_who_has_the_machine(image: KernelImage) -> None:
+    machine = Machine(image)
+    held, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        held.set()
+        while not machine._closing:
+            machine.call("answer")
+        done.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        working = pool.submit(machine.run, work)
+        assert held.wait(20)
+        late = pool.submit(machine.run, lambda: None)
+        wait_until(lambda: machine._waiting, "it waits")
+        machine.close()
+        assert done.is_set()
+        working.result(20)
+        with pytest.raises(MachineOffError):
+            late.result(20)
+
+
+def test_work_given_by_who_has_the_machine_runs_at_once(machine: Machine) -> None:
     assert machine.run(lambda: machine.run(lambda: machine.call("answer"))) == 41
 
 
 def test_an_exception_of_the_work_comes_back(machine: Machine) -> None:
-    with pytest.raises(KeyError):
-        machine.run(lambda: {}["nothing"])
+    for run in (machine.run, lambda work: on_a_thread(partial(machine.run, work))):
+        with pytest.raises(KeyError):
+            run(lambda: {}["nothing"])
+        assert machine.call("answer") == 41
 
 
 def test_other_work_runs_between_slices(machine: Machine) -> None:

@@ -1,0 +1,85 @@
+"""A guest that runs all the time, but for the moments in which somebody has work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from emulated_kernel.errors import MachineOffError
+from emulated_kernel.machine.thread import MachineThread
+
+TIMEOUT = 20.0
+
+
+class Running(MachineThread):
+    """Its guest counts until it is stopped, as long as it is switched on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_on = False
+        self.turns = 0
+        self.ran = threading.Event()
+        self._stop = threading.Event()
+        self._start_thread()
+
+    def _background_due(self) -> float | None:
+        return 0.0 if self.is_on else None
+
+    def _interrupt_background(self) -> None:
+        self._stop.set()
+
+    def _allow_background(self) -> None:
+        self._stop.clear()
+
+    def _background(self) -> None:
+        if self.is_on:
+            self.turns += 1
+            self.ran.set()
+            assert self._stop.wait(TIMEOUT), "nobody stopped it"
+
+
+@pytest.fixture
+def machine() -> Iterator[Running]:
+    made = Running()
+    yield made
+    made.close()
+
+
+def switch_on(machine: Running) -> None:
+    def on() -> None:
+        machine.is_on = True
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(machine.run, on).result(TIMEOUT)
+
+
+def test_a_guest_runs_on_when_work_of_any_thread_has_switched_it_on(machine: Running) -> None:
+    switch_on(machine)
+    assert machine.ran.wait(TIMEOUT)
+
+
+def test_work_of_the_main_thread_and_of_others_stops_the_guest_for_a_while(
+    machine: Running,
+) -> None:
+    switch_on(machine)
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(50):
+            assert machine.ran.wait(TIMEOUT)
+            machine.ran.clear()
+            others = [pool.submit(machine.run, threading.get_ident) for _ in range(2)]
+            assert machine.run(threading.get_ident) == machine._thread.ident
+            for other in others:
+                assert other.result(TIMEOUT) != machine._thread.ident
+    assert machine.turns >= 50
+
+
+def test_closing_stops_the_guest_for_good(machine: Running) -> None:
+    switch_on(machine)
+    assert machine.ran.wait(TIMEOUT)
+    machine.close()
+    assert not machine._thread.is_alive()
+    with pytest.raises(MachineOffError):
+        machine.run(lambda: None)
