@@ -16,6 +16,7 @@ from ftracefs.trace.events.fields import EventField
 from ftracefs.trace.events.print_fmt import compile_print_fmt
 from ftracefs.trace.output.event_output import TraceEventFunctions
 from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.payloads import texts_by_payload
 
 Column = list[int] | list[bytes]
 
@@ -58,9 +59,13 @@ def event_functions(call: TraceEventCall) -> TraceEventFunctions:
     by_name: Mapping[str, EventField] = {field.name: field for field in call.fields}
     fields = [by_name[name] for name in print_fmt.fields]
     prefix, newline = f"{call.name}: ".encode(), b"\n"
+    kept: dict[bytes, bytes] = {}
 
-    def trace(entries: Entries, context: OutputContext) -> list[bytes]:
+    def render(entries: Entries) -> list[bytes]:
         bodies = print_fmt.render(*(column(entries, field) for field in fields))
         return [prefix + body + newline for body in bodies]
+
+    def trace(entries: Entries, context: OutputContext) -> list[bytes]:
+        return texts_by_payload(entries, kept, render)
 
     return TraceEventFunctions(trace)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.trace.output.event_output import EventText, TraceEventFunctions
 from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.payloads import texts_by_payload
 from ftracefs.trace.saved_cmdlines import find_cmdline
 
 TRACE_CTX = 2
@@ -31,16 +32,19 @@ def _state(index: int) -> str:
 
 def _ctxwake_print(delimiter: str) -> EventText:
     def print_text(entries: Entries, context: OutputContext) -> list[bytes]:
-        return [
-            (
-                f" {prev_pid:7}:{prev_prio:3}:{prev_state} {delimiter} [{next_cpu:03}]"
-                f" {next_pid:7}:{next_prio:3}:{next_state} "
-                f"{find_cmdline(context.names, next_pid)}\n"
-            ).encode("utf-8", "surrogateescape")
-            for prev_pid, prev_prio, prev_state, next_cpu, next_pid, next_prio, next_state in (
-                _ctxwake_fields(entries)
-            )
-        ]
+        def render(entries: Entries) -> list[bytes]:
+            return [
+                (
+                    f" {prev_pid:7}:{prev_prio:3}:{prev_state} {delimiter} [{next_cpu:03}]"
+                    f" {next_pid:7}:{next_prio:3}:{next_state} "
+                    f"{find_cmdline(context.names, next_pid)}\n"
+                ).encode("utf-8", "surrogateescape")
+                for prev_pid, prev_prio, prev_state, next_cpu, next_pid, next_prio, next_state in (
+                    _ctxwake_fields(entries)
+                )
+            ]
+
+        return texts_by_payload(entries, {}, render)
 
     return print_text
 

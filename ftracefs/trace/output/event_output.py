@@ -14,7 +14,10 @@ from itertools import takewhile
 import numpy as np
 
 from ftracefs.ring_buffer.entries import Entries
+from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.output_context import OutputContext
+from ftracefs.trace.output.payloads import texts_by_payload
+from ftracefs.trace.output.symbol_text import ADDRESS_FLAGS, SymbolText
 from ftracefs.trace.output.trace_context import trace_print_time
 
 EventText = Callable[[Entries, OutputContext], list[bytes]]
@@ -122,25 +125,52 @@ def trace_raw_data(entries: Entries, context: OutputContext) -> list[bytes]:
 # --- stack traces ---------------------------------------------------------------------------------
 
 
+class _Stacks(dict[TraceIter, dict[bytes, bytes]]):
+    """Texts of stacks by the options that change them. Kept by the symbols."""
+
+    def __init__(self, _symbols: SymbolText) -> None:
+        super().__init__()
+
+    def __missing__(self, flags: TraceIter) -> dict[bytes, bytes]:
+        return self.setdefault(flags, {})
+
+
 def trace_stack_print(entries: Entries, context: OutputContext) -> list[bytes]:
     """A line for each function, the innermost first."""
-    symbol, flags = context.symbols.seq_print_ip_sym, context.flags
-    texts = []
-    for index in range(len(entries)):
-        callers = np.frombuffer(entries.payload(index)[_CALLER:], np.uint64).tolist()
-        lines = [b" => %b\n" % symbol(ip, flags) for ip in takewhile(_ULONG_MAX.__ne__, callers)]
-        texts.append(b"<stack trace>\n" + b"".join(lines))
-    return texts
+    names = context.symbols.addresses(context.flags)
+
+    def render(entries: Entries) -> list[bytes]:
+        return [
+            b"<stack trace>\n"
+            + b"".join(b" => %b\n" % names[ip] for ip in takewhile(_ULONG_MAX.__ne__, callers))
+            for callers in _callers(entries)
+        ]
+
+    kept = context.symbols.derived(_Stacks)[context.flags & ADDRESS_FLAGS]
+    return texts_by_payload(entries, kept, render)
+
+
+_USER_STACKS: dict[bytes, bytes] = {}
 
 
 def trace_user_stack_print(entries: Entries, context: OutputContext) -> list[bytes]:
     """A line for each address, up to the first that is 0; no file of a process is known here."""
-    texts = []
-    for index in range(len(entries)):
-        callers = np.frombuffer(entries.payload(index)[_CALLER:], np.uint64).tolist()
-        lines = [b" =>  <%016x>\n" % ip for ip in takewhile(bool, callers)]
-        texts.append(b"<user stack trace>\n" + b"".join(lines))
-    return texts
+
+    def render(entries: Entries) -> list[bytes]:
+        return [
+            b"<user stack trace>\n"
+            + b"".join(b" =>  <%016x>\n" % ip for ip in takewhile(bool, callers))
+            for callers in _callers(entries)
+        ]
+
+    return texts_by_payload(entries, _USER_STACKS, render)
+
+
+def _callers(entries: Entries) -> list[list[int]]:
+    return [
+        np.frombuffer(entries.payload(index)[_CALLER:], np.uint64).tolist()
+        for index in range(len(entries))
+    ]
 
 
 # --- func_repeats records -------------------------------------------------------------------------

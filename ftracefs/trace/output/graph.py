@@ -373,8 +373,7 @@ class GraphPrinter:
         types = lines.type[others]
         known = np.isin(types, list(self._events)) & ~np.isin(types, (TRACE_FN, TRACE_STACK))
         comments, plain = others[known], others[~known]
-        following = lines.following.tolist() if len(plain) else []
-        printed = self._others.lines_at(lines.entries, plain, following)
+        printed = self._others.lines_at(lines.entries, plain, lines.following)
         for index, text in zip(plain.tolist(), printed, strict=True):
             texts[index] = text
 

@@ -77,4 +77,4 @@ class EventPrinter:
         for kind in _GRAPH:
             of_kind = [texts[index] for index in np.flatnonzero(planned.type == kind).tolist()]
             self._events[kind] = TraceEventFunctions(_given(of_kind))
-        return self._lines.text_before(planned.entries, planned.following.tolist())
+        return self._lines.text_before(planned.entries, planned.following)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from ftracefs.ring_buffer.entries import Entries
-from ftracefs.ring_buffer.pages import I64
+from ftracefs.ring_buffer.pages import I64, U64
 from ftracefs.trace.events.table import EVENTS
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.event_output import (
@@ -71,7 +71,7 @@ class LinePrinter:
         """All of them in one; `next_ts` is the time of the entry that will come behind them."""
         return self.text_before(entries, self._following(entries, next_ts))
 
-    def text_before(self, entries: Entries, following: list[int]) -> bytes:
+    def text_before(self, entries: Entries, following: U64) -> bytes:
         """The same when it is told for each of them what time the one behind it has."""
         return _joined(self._pieces(entries, following, self._places(entries)))
 
@@ -80,7 +80,7 @@ class LinePrinter:
         following = self._following(entries, None)
         return _lines(self._pieces(entries, following, self._places(entries)))
 
-    def lines_at(self, entries: Entries, where: I64, following: list[int]) -> list[bytes]:
+    def lines_at(self, entries: Entries, where: I64, following: U64) -> list[bytes]:
         """The text of those at `where`; somebody else prints the others, which count all the same.
 
         `following` tells for each entry what time the one behind it has.
@@ -88,9 +88,7 @@ class LinePrinter:
         places = self._places(entries)
         if len(where) == 0:
             return []
-        indices = where.tolist()
-        chosen = [following[i] for i in indices], [places[i] for i in indices]
-        return _lines(self._pieces(entries.take(where), *chosen))
+        return _lines(self._pieces(entries.take(where), following[where], places[where]))
 
     def text_and_ends(self, entries: Entries) -> tuple[bytes, I64]:
         """The text of all, and where each one's ends."""
@@ -104,13 +102,13 @@ class LinePrinter:
         lengths = [np.fromiter(map(len, piece), np.int64, len(entries)) for piece in pieces]
         return text, np.cumsum(sum(lengths[1:], lengths[0]))
 
-    def _places(self, entries: Entries) -> Sequence[int]:
+    def _places(self, entries: Entries) -> I64:
         """How many have been printed before each, these among them."""
         first = self._index
         self._index += len(entries)
-        return range(first, self._index)
+        return np.arange(first, self._index)
 
-    def _pieces(self, entries: Entries, following: list[int], places: Sequence[int]) -> Pieces:
+    def _pieces(self, entries: Entries, following: U64, places: I64) -> Pieces:
         flags = self._context.flags
         if flags & TraceIter.BIN:
             pieces = self._bin(entries)
@@ -131,7 +129,7 @@ class LinePrinter:
 
     # --- the formats -----------------------------------------------------------------------------
 
-    def _trace(self, entries: Entries, following: list[int], places: Sequence[int]) -> Pieces:
+    def _trace(self, entries: Entries, following: U64, places: I64) -> Pieces:
         """For people (print_trace_fmt)."""
         context = self._context
 
@@ -144,7 +142,7 @@ class LinePrinter:
         if context.flags & TraceIter.CONTEXT_INFO:
             if context.is_latency:
                 if not self._relative:
-                    following = entries.ts.tolist()
+                    following = entries.ts
                 numbers = self._numbers_of(places)
                 before = trace_print_lat_context(entries, context, numbers, following)
             else:
@@ -154,24 +152,17 @@ class LinePrinter:
             self._test_cpu_buff_start(entries, places, pieces[0])
         return pieces
 
-    def _numbers_of(self, places: Sequence[int]) -> list[int]:
+    def _numbers_of(self, places: I64) -> I64:
         """The number of each in the trace."""
-        if self._first is None:
-            return [1] * len(places)
-        return [self._first + place for place in places]
+        return np.ones_like(places) if self._first is None else places + self._first
 
-    def _following(self, entries: Entries, next_ts: int | None) -> list[int]:
-        """For each the time of the one behind it, as far as it is known and matters."""
-        if not self._context.is_latency:
-            return []
-        ts: list[int] = entries.ts.tolist()
-        if not ts:
-            return ts
-        return [*ts[1:], ts[-1] if next_ts is None else next_ts]
+    def _following(self, entries: Entries, next_ts: int | None) -> U64:
+        """For each the time of the one behind it, as far as it is known, or else its own."""
+        if next_ts is None or len(entries) == 0:
+            return np.concatenate([entries.ts[1:], entries.ts[-1:]])
+        return np.append(entries.ts[1:], np.uint64(next_ts))
 
-    def _test_cpu_buff_start(
-        self, entries: Entries, places: Sequence[int], texts: list[bytes]
-    ) -> None:
+    def _test_cpu_buff_start(self, entries: Entries, places: I64, texts: list[bytes]) -> None:
         """Mark where the records of each CPU begin, but not at the top of the trace."""
         for cpu in np.unique(entries.cpu).tolist():
             if cpu not in self._started:

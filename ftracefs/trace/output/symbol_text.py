@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from emulated_kernel.kallsyms import Kallsyms
@@ -10,7 +11,8 @@ from ftracefs.trace.options import TraceIter
 T = TypeVar("T")
 
 # The options that change what is printed for an address.
-SYM_FLAGS = TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR | TraceIter.PRINT_PARENT
+ADDRESS_FLAGS = TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR
+SYM_FLAGS = ADDRESS_FLAGS | TraceIter.PRINT_PARENT
 _KEPT = 1 << 17
 _KERNEL_HALF = 0xFFFFFFFF00000000
 
@@ -31,18 +33,33 @@ class _Calls(dict[int, bytes]):
         return text
 
 
+class _Addresses(dict[int, bytes]):
+    """Addresses as symbols, as the options have it."""
+
+    def __init__(self, texts: SymbolText, flags: TraceIter) -> None:
+        super().__init__()
+        self._texts = texts
+        self._flags = flags
+
+    def __missing__(self, ip: int) -> bytes:
+        if len(self) >= _KEPT:
+            self.clear()
+        text = self[ip] = self._texts.look_up(ip, self._flags)
+        return text
+
+
 class SymbolText:
     """The texts of addresses, kept until the symbols change."""
 
     def __init__(self, kallsyms: Kallsyms) -> None:
         self._kallsyms = kallsyms
         self._generation = kallsyms.generation
-        self._addresses: dict[tuple[int, TraceIter], bytes] = {}
+        self._addresses: dict[TraceIter, _Addresses] = {}
         self._calls: dict[TraceIter, _Calls] = {}
         self._derived: dict[type[object], object] = {}
 
     def _check(self) -> None:
-        if self._generation != self._kallsyms.generation or len(self._addresses) >= _KEPT:
+        if self._generation != self._kallsyms.generation:
             self._generation = self._kallsyms.generation
             self._addresses = {}
             self._calls = {}
@@ -75,16 +92,20 @@ class SymbolText:
             text += b" <-" + self.seq_print_ip_sym(parent_ip, flags)
         return text + b"\n"
 
-    def seq_print_ip_sym(self, ip: int, flags: TraceIter) -> bytes:
-        """An address as symbol; with its offset or the address itself as the options say."""
+    def addresses(self, flags: TraceIter) -> Mapping[int, bytes]:
+        """Texts of addresses, as symbols, with their offset or the address as the options say."""
         self._check()
-        key = ip, flags & (TraceIter.SYM_OFFSET | TraceIter.SYM_ADDR)
-        text = self._addresses.get(key)
-        if text is None:
-            text = self._addresses[key] = self._look_up(ip, flags)
-        return text
+        wanted = flags & ADDRESS_FLAGS
+        if wanted not in self._addresses:
+            self._addresses[wanted] = _Addresses(self, wanted)
+        return self._addresses[wanted]
 
-    def _look_up(self, ip: int, flags: TraceIter) -> bytes:
+    def seq_print_ip_sym(self, ip: int, flags: TraceIter) -> bytes:
+        """One of them."""
+        return self.addresses(flags)[ip]
+
+    def look_up(self, ip: int, flags: TraceIter) -> bytes:
+        """The same without a memory."""
         if ip == 0:
             text = "0"
         elif (location := self._kallsyms.kallsyms_lookup(ip)) is None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ftracefs.ring_buffer.entries import Entries
-from ftracefs.ring_buffer.pages import U64
+from ftracefs.ring_buffer.pages import I64, U64
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.output_context import OutputContext
 from ftracefs.trace.saved_cmdlines import find_cmdline
@@ -39,6 +39,13 @@ _MARKS = (
     (100_000, "!"),
     (10_000, "+"),
 )
+
+_LIMITS = np.array([limit for limit, _ in reversed(_MARKS)], dtype=np.uint64)
+_SIGNS = np.frombuffer((" " + "".join(sign for _, sign in reversed(_MARKS))).encode(), np.uint8)
+_POWERS = np.array([10**power for power in range(20)], dtype=np.uint64)
+_NARROWEST = 4  # digits, with blanks in front of a shorter number
+_COLON = np.frombuffer(b": ", np.uint8)
+_BLANK, _ZERO = np.frombuffer(b" 0", np.uint8)
 
 
 def trace_print_lat_fmt(flags: int, preempt_count: int) -> str:
@@ -164,37 +171,63 @@ def trace_find_mark(ns: int) -> str:
 
 
 def trace_print_lat_context(
-    entries: Entries, context: OutputContext, numbers: list[int], following: list[int]
+    entries: Entries, context: OutputContext, numbers: I64, following: U64
 ) -> tuple[list[bytes], list[bytes]]:
     """The context in the latency format.
 
     `numbers` are those of the entries in the trace, `following` the times of the next ones.
     """
-    ts: list[int] = entries.ts.tolist()
-    verbose = bool(context.flags & TraceIter.VERBOSE)
-    tasks = _tasks(entries, (_VerboseTasks if verbose else _LatencyTasks)(context))
-    times = [
-        _verbose_time(now, now - context.time_start, then - now, index, context.clock_in_ns)
-        if verbose
-        else _latency_time(now - context.time_start, then - now, context.clock_in_ns)
-        for index, now, then in zip(numbers, ts, following, strict=True)
-    ]
-    return tasks, times
+    absolute = entries.ts - np.uint64(context.time_start)
+    relative = following - entries.ts
+    if context.flags & TraceIter.VERBOSE:
+        tasks = _tasks(entries, _VerboseTasks(context))
+        columns = (numbers, entries.ts, absolute, relative)
+        return tasks, _verbose_times(columns, context.clock_in_ns)
+    return _tasks(entries, _LatencyTasks(context)), lat_print_times(
+        absolute, relative, context.clock_in_ns
+    )
+
+
+def lat_print_times(absolute: U64, relative: U64, in_ns: bool) -> list[bytes]:
+    """lat_print_timestamp: since the buffer was emptied, with a mark where the next one is far."""
+    if not in_ns:
+        return _numbers(absolute, np.full((len(absolute), 2), _COLON))
+    usecs = ns2usecs(relative) * np.uint64(1000)
+    tail = np.empty((len(absolute), 5), dtype=np.uint8)
+    tail[:, :2] = np.frombuffer(b"us", np.uint8)
+    tail[:, 2] = _SIGNS[np.searchsorted(_LIMITS, usecs, "left")]
+    tail[:, 3:] = _COLON
+    return _numbers(ns2usecs(absolute), tail)
+
+
+def _numbers(values: U64, tail: U8) -> list[bytes]:
+    """` %4d` of each value, and what `tail` has behind it."""
+    widths = np.maximum(np.searchsorted(_POWERS, values, "right"), _NARROWEST)
+    texts = np.empty(len(values), dtype=object)
+    for width in np.unique(widths).tolist():
+        where = np.flatnonzero(widths == width)
+        of_width = values[where]
+        columns: U8 = np.full((len(where), 1 + width + tail.shape[1]), _BLANK)
+        for place, power in enumerate(_POWERS[width - 1 :: -1]):
+            digits = (of_width // power % np.uint64(10)).astype(np.uint8) + _ZERO
+            is_shown = (of_width >= power) | (power == 1)
+            columns[:, 1 + place] = np.where(is_shown, digits, _BLANK)
+        columns[:, 1 + width :] = tail[where]
+        texts[where] = columns.view(f"S{columns.shape[1]}").ravel().astype(object)
+    made: list[bytes] = texts.tolist()
+    return made
 
 
 def _usecs(ns: int) -> int:
     return (ns + 500) // 1000
 
 
-def _latency_time(absolute: int, relative: int, in_ns: bool) -> bytes:
+def _verbose_times(columns: tuple[I64, U64, U64, U64], in_ns: bool) -> list[bytes]:
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     if not in_ns:
-        return b" %4d: " % absolute
-    mark = trace_find_mark(_usecs(relative) * 1000).encode()
-    return b" %4dus%b: " % (_usecs(absolute), mark)
-
-
-def _verbose_time(now: int, absolute: int, relative: int, index: int, in_ns: bool) -> bytes:
-    if not in_ns:
-        return b"%08x [%016x] %d (+%d): " % (index, now, absolute, relative)
-    a, r = divmod(_usecs(absolute), 1000), divmod(_usecs(relative), 1000)
-    return b"%08x [%08x] %d.%03dms (+%d.%03dms): " % (index, _usecs(now), *a, *r)
+        return [b"%08x [%016x] %d (+%d): " % (number, *times) for number, *times in rows]
+    return [
+        b"%08x [%08x] %d.%03dms (+%d.%03dms): "
+        % (number, _usecs(now), *divmod(_usecs(absolute), 1000), *divmod(_usecs(relative), 1000))
+        for number, now, absolute, relative in rows
+    ]
