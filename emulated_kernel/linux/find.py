@@ -17,7 +17,7 @@ from pathlib import Path
 from emulated_kernel.cache_files import write_file
 from emulated_kernel.errors import ImageError
 
-BOOT = Path("/boot")
+BOOT, MODULES = Path("/boot"), Path("/lib/modules")  # where distributions have a vmlinuz
 PACKAGE = "linux-image-cloud-amd64"
 _TIMEOUT = 600  # of each command, in seconds
 _LIMIT = 256 << 20  # of a vmlinuz
@@ -31,8 +31,10 @@ def find_linux(directory: Path | None, report: Callable[[str], None] = lambda _:
     """
     host = os.uname()
     own = BOOT / f"vmlinuz-{host.release}"
-    if host.machine == "x86_64" and os.access(own, os.R_OK):
-        return own
+    if host.machine == "x86_64":
+        for path in (own, MODULES / host.release / "vmlinuz"):
+            if os.access(path, os.R_OK):
+                return path
     if directory is None:
         raise ImageError(
             f"{own} cannot be read and there is no home to keep another in; {_GIVE_ONE}"
@@ -100,14 +102,20 @@ def _own_lists(scratch: Path) -> list[str]:
 
 
 def _image_package(options: Sequence[str]) -> str | None:
-    """The package with the kernel that PACKAGE stands for."""
+    """The package with the kernel that PACKAGE stands for; since 7.0 there is one more between."""
+    image = _dependency(options, PACKAGE, "linux-image-")
+    return image and (_dependency(options, image, "linux-binary-") or image)
+
+
+def _dependency(options: Sequence[str], package: str, start: str) -> str | None:
+    """What a package depends on that is named so."""
     try:
-        text = _run(["apt-cache", *options, "depends", "--important", PACKAGE])
+        text = _run(["apt-cache", *options, "depends", "--important", package])
     except subprocess.CalledProcessError:
         return None
     words = (line.split() for line in text.splitlines())
-    names = [word[1] for word in words if word[:1] == ["Depends:"] and len(word) == 2]
-    return next((name for name in names if name.startswith("linux-image-")), None)
+    names = (word[1] for word in words if word[:1] == ["Depends:"] and len(word) == 2)
+    return next((name for name in names if name.startswith(start)), None)
 
 
 def _unpack(package: Path, directory: Path) -> Path:
@@ -126,9 +134,17 @@ def _unpack(package: Path, directory: Path) -> Path:
 
 def _vmlinuz_in(archive: tarfile.TarFile) -> tuple[str, bytes]:
     for member in archive:
-        path = Path(member.name)
-        if path.parent.name == "boot" and path.name.startswith("vmlinuz-"):
-            content = archive.extractfile(member)
-            if content is not None and member.size <= _LIMIT:
-                return path.name, content.read()
+        name = _name(Path(member.name))
+        content = archive.extractfile(member) if name and member.size <= _LIMIT else None
+        if name and content is not None:
+            return name, content.read()
     raise ImageError("there is no vmlinuz in it")
+
+
+def _name(path: Path) -> str | None:
+    """What a file of a package is called here, if it is a kernel."""
+    if path.parent.name == BOOT.name and path.name.startswith("vmlinuz-"):
+        return path.name
+    if path.parent.parent.name == MODULES.name and path.name == "vmlinuz":
+        return f"vmlinuz-{path.parent.name}"
+    return None

@@ -22,7 +22,7 @@ case "$(basename "$0") $*" in
     ;;
 *depends*)
     [ -e "$LISTS" ] || { echo 'E: No packages found' >&2; exit 100; }
-    printf '%s\\n' linux-image-cloud-amd64 '  Depends: linux-image-6.1.0-9-cloud-amd64'
+    cat "$DEPENDS/$(eval echo \\$$#)"
     ;;
 *download*)
     [ -z "$NO_NET" ] || { printf 'W: x\\nE: Failed to fetch: no net\\n' >&2; exit 100; }
@@ -38,20 +38,29 @@ exec cat "$ARCHIVE"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host without a kernel to read, and an apt with one in a package."""
-    monkeypatch.setattr(find, "BOOT", tmp_path / "boot")
-    (tmp_path / "boot").mkdir()
+    for name in ("BOOT", "MODULES"):
+        monkeypatch.setattr(find, name, tmp_path / name.lower())
+        (tmp_path / name.lower()).mkdir()
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name, script in {"apt-get": APT, "apt-cache": APT, "dpkg-deb": DPKG_DEB}.items():
         (bin_ / name).write_text(script)
         (bin_ / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
-    for name in ("LOG", "LISTS", "ARCHIVE"):
+    for name in ("LOG", "LISTS", "ARCHIVE", "DEPENDS"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("NO_NET", "")
     (tmp_path / "LISTS").write_text("")
+    depend(tmp_path, "linux-image-cloud-amd64", "linux-image-6.1.0-9-cloud-amd64")
+    depend(tmp_path, "linux-image-6.1.0-9-cloud-amd64", "kmod", "linux-base")
     pack(tmp_path, "boot/config-6.1.0-9", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/x")
     return tmp_path
+
+
+def depend(home: Path, package: str, *others: str) -> None:
+    (home / "DEPENDS").mkdir(exist_ok=True)
+    lines = [package, *(f"  Depends: {other}" for other in others), "  Depends: <virtual>"]
+    (home / "DEPENDS" / package).write_text("\n".join(lines) + "\n")
 
 
 def pack(home: Path, *names: str) -> None:
@@ -81,6 +90,14 @@ def test_the_hosts_own_kernel_is_taken_first(home: Path) -> None:
     assert commands(home) == []
 
 
+def test_it_may_lie_among_the_modules(home: Path) -> None:
+    own = home / "modules" / os.uname().release / "vmlinuz"
+    own.parent.mkdir()
+    own.write_text("own")
+    assert find_linux(home / "cache") == own
+    assert commands(home) == []
+
+
 def test_a_host_of_another_kind_is_not_asked_for_its_own(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +122,14 @@ def test_debians_is_fetched_once_and_kept(home: Path) -> None:
     assert find_linux(home / "cache", told.append) == found
     assert commands(home) == asked
     assert len(told) == 1
+
+
+def test_newer_packages_have_it_elsewhere(home: Path) -> None:
+    depend(home, "linux-image-cloud-amd64", "linux-base-cloud-amd64", "linux-image-7.2-cloud-amd64")
+    depend(home, "linux-image-7.2-cloud-amd64", "linux-base", "linux-binary-7.2-cloud-amd64")
+    pack(home, "usr/lib/modules/7.2-cloud-amd64/vmlinuz", "usr/lib/modules/7.2-cloud-amd64/config")
+    assert find_linux(home / "cache") == home / "cache" / "vmlinuz-7.2-cloud-amd64"
+    assert commands(home)[-1] == "apt-get download -qq linux-binary-7.2-cloud-amd64"
 
 
 def test_empty_package_lists_are_filled_in_a_directory_of_ours(home: Path) -> None:
@@ -137,7 +162,7 @@ def test_without_apt_it_is_told_what_to_give(home: Path, monkeypatch: pytest.Mon
     assert "(there is no apt-get)" in reason(home)
 
 
-@pytest.mark.parametrize("names", [("boot/config-1",), ("vmlinuz-1",)])
+@pytest.mark.parametrize("names", [("boot/config-1",), ("vmlinuz-1",), ("x/vmlinuz",)])
 def test_a_package_without_a_kernel_is_no_help(home: Path, names: tuple[str, ...]) -> None:
     pack(home, *names)
     assert "(there is no vmlinuz in it)" in reason(home)
