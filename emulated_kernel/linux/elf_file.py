@@ -78,6 +78,13 @@ class ElfFile:
                 return segment.data[start : start + size]
         raise ImageError(f"broken: nothing is loaded at {address:#x} (+{size})")
 
+    def has(self, address: int, content: bytes) -> bool:
+        """Whether that is what stands at a virtual address."""
+        try:
+            return self.read(address, len(content)) == content
+        except ImageError:
+            return False
+
     def address(self, offset: int) -> int | None:
         """The virtual address of what stands at an offset in the file, if it is loaded."""
         for segment in self.segments:

@@ -18,7 +18,7 @@ read here and not by vmlinux-to-elf, which is GPL-3 where this program is GPL-2 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -39,7 +39,8 @@ _SYMBOLS_LIMIT = 1 << 20
 _NAMES_LIMIT = 32 << 20  # bytes, also spelt out
 _TABLES_TRIED, _STEPS = 4, 200_000  # what a file made to waste our time can waste of it
 _NEWLINE, _NOTHING = _TOKENS, _TOKENS + 1  # tokens of our own
-_START = (b"_text", b"_stext", b"startup_64")
+_BEGINS = (b"_text", b"_stext", b"startup_64")
+_BANNER_NAME, _BANNER = b"linux_banner", b"Linux version "
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,6 @@ class _Budget:
 def read_kallsyms(elf: ElfFile) -> KernelSymbols:
     """The symbols in a kernel's image. Raises ImageError for one that has none."""
     data = np.frombuffer(elf.data, dtype=np.uint8)
-    texts = {segment.virtual for segment in elf.segments if segment.executable}
     budget = _Budget()
     for tokens in _find_tokens(elf):
         for names in _find_names(data, tokens, budget):
@@ -82,18 +82,31 @@ def read_kallsyms(elf: ElfFile) -> KernelSymbols:
             if spelt is None:
                 continue
             kinds, text = spelt
-            begins = _begins(text)
+            begins, banners = _numbers(text, _BEGINS), _numbers(text, [_BANNER_NAME])
             for addresses in _find_addresses(elf, data, tokens, names):
-                # What the kernel begins with is where the file has the kernel begin.
-                if texts & {int(addresses[number]) for number in begins}:
+                if _is_right(elf, addresses, begins, banners):
                     return KernelSymbols(addresses, kinds, text)
     raise ImageError("no symbols in it: a kernel with CONFIG_KALLSYMS is needed")
 
 
-def _begins(text: bytes) -> list[int]:
-    """The numbers of the names that a kernel's text begins with."""
+def _is_right(elf: ElfFile, addresses: U64, begins: list[int], banners: list[int]) -> bool:
+    """They ascend, and what the file has at two of them is what there should be.
+
+    One would not do: where the first symbols are at one address, distances that count from each
+    place are right for it when they are taken from the place before.
+    """
+    texts = {segment.virtual for segment in elf.segments if segment.executable}
+    return (
+        bool((addresses[1:] >= addresses[:-1]).all())
+        and any(int(addresses[number]) in texts for number in begins)
+        and all(elf.has(int(addresses[number]), _BANNER) for number in banners)
+    )
+
+
+def _numbers(text: bytes, names: Sequence[bytes]) -> list[int]:
+    """The numbers of these names, where there are such."""
     lines = b"\n" + text + b"\n"
-    places = (lines.find(b"\n%s\n" % name) for name in _START)
+    places = (lines.find(b"\n%s\n" % name) for name in names)
     return [lines.count(b"\n", 0, place) for place in places if place >= 0]
 
 

@@ -23,12 +23,25 @@ RECORDED = {
         (38252, "bb978083a5a3f17940fa5e636248b67481018b6ec214d272fe3b86b6a45d8964"),
         (94266, "ca18c395ade67c16ed320aa88d535c368eb6dec26cd97231ad97af9cd84933eb"),
     ),
+    "5.10.0-46-cloud-amd64 #1 SMP Debian 5.10.262-1 (2026-07-31)": (
+        (32170, "8c714aab0aa3df6173bcf7b315aa492d3b8b7d45d9e878a453fa0f9ba0511c37"),
+        (97254, "a57103c24301150b338a34f91a8e0223b00dd751440338f3150ee3921189a042"),
+    ),
+    "7.2.13+deb14-cloud-amd64 #1 SMP PREEMPT_DYNAMIC Debian 7.2.13-1 (2026-10-28)": (
+        (43859, "f000191631b9541d1675cafc899ed109df28d15c42bf833b00cbecfa22d6b9b8"),
+        (186798, "675b23aa2e7d7e007cd38c1a5b54933626128d68a26abc7a1d24f2123014f11a"),
+    ),
+    "7.3.4+deb13-cloud-amd64 #1 SMP PREEMPT_DYNAMIC Debian 7.3.4-1~bpo13+1 (2026-11-15)": (
+        (44428, "c94f8d4cdd4522bf19e241f080c7800d7b9ce237740b5984a9cae1949ffa5332"),
+        (197553, "0a11321f24547d92290986fb5486e9f45827ab69f54f17c02e2c8446379c7ddb"),
+    ),
     "6.12.117+deb12-cloud-amd64 #1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1~deb12u1 (2026-11-14)": (
         (40339, "cb741b9676c10bc3c1dc21ebdbb30b8cc4c53b478d50fadb6c59f0561869a22f"),
         (154686, "c4d7a30a9dd2f05f7aece95d7ba0d895e22442e77178281b98376858daa3c33b"),
     ),
 }
 ENDBR_BYTES = 4
+KNOWS_WEAK_FUNCTIONS = (5, 19)  # their sites got names that say so
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +59,10 @@ def listed_functions(kernel: Vmlinux) -> list[str]:
     symbols, sites = kernel.symbols, kernel.mcount_after_boot
     numbers = symbols.numbers(sites)
     offsets = (sites - symbols.addresses[numbers]).tolist()
+    version = tuple(map(int, kernel.release.split(".")[:2]))
     return [
         symbols.names[number]
-        if offset in (0, ENDBR_BYTES)
+        if offset in (0, ENDBR_BYTES) or version < KNOWS_WEAK_FUNCTIONS
         else f"__ftrace_invalid_address___{offset}"
         for number, offset in zip(numbers.tolist(), offsets, strict=True)
     ]
@@ -106,13 +120,13 @@ def test_structures_agree_with_what_the_kernels_own_code_reads(kernel: Vmlinux) 
 def test_it_is_loaded_where_it_was_linked_for(kernel: Vmlinux) -> None:
     segments = {segment.virtual: segment.physical for segment in kernel.segments}
     assert segments[0xFFFFFFFF81000000] == 0x1000000
-    assert 0x1000000 <= kernel.entry < 0x2000000
+    assert kernel.entry == kernel.physical(kernel.symbols.address("startup_64"))
     assert kernel.text.start == 0xFFFFFFFF81000000
     assert kernel.init.start <= kernel.init_text.start < kernel.init_text.end <= kernel.init.end
 
 
 def test_what_was_read_once_is_there_at_once(file: Path, kernel: Vmlinux) -> None:
-    assert kernel.release in file.name
+    assert kernel.release in str(file)
     times = []
     for _ in range(5):
         start = time.process_time()

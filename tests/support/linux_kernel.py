@@ -1,4 +1,7 @@
-"""A real Linux for the tests: the host's own kernel, or Debian's fetched through apt and kept."""
+"""A real Linux for the tests: the host's own kernel, or Debian's fetched through apt and kept.
+
+FTRACEFS_TEST_LINUX may name the file of another one.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from emulated_kernel.linux.find import find_linux
 
 @cache
 def _found() -> Path | str:
+    if given := os.environ.get("FTRACEFS_TEST_LINUX"):
+        return Path(given)
     try:
         return find_linux(cache_directory())
     except ImageError as error:

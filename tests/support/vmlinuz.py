@@ -8,6 +8,7 @@ import lzma
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import lz4.block
 import zstandard
@@ -54,6 +55,7 @@ def _encode(name: bytes, tokens: Sequence[bytes]) -> bytes:
 
 def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str, place: int) -> bytes:
     """The tables of (address, kind, name), ascending, as `layout` has them, at `place`."""
+    pad = partial(aligned, align=4 if layout == "7.0" else 8)
     spelt = [kind.encode() + name.encode() for _, kind, name in symbols]
     tokens = _tokens(spelt)
     names, markers = b"", []
@@ -65,26 +67,26 @@ def kallsyms(symbols: Sequence[tuple[int, str, str]], layout: str, place: int) -
         where = struct.pack(f"<{len(symbols)}Q", *(address for address, _, _ in symbols))
     elif layout in PER_CPU_WITH_DATA:
         offsets = (address - PHYSICAL & 0xFFFFFFFF for address, _, _ in symbols)
-        where = aligned(struct.pack(f"<{len(symbols)}I", *offsets)) + struct.pack("<Q", PHYSICAL)
+        where = pad(struct.pack(f"<{len(symbols)}I", *offsets)) + struct.pack("<Q", PHYSICAL)
     else:
         base = TEXT - 0x1000
         where = struct.pack(
             f"<{len(symbols)}i",
             *(a if a < 1 << 31 else base - 1 - a for a, _, _ in symbols),
         )
-        where = aligned(where) + struct.pack("<Q", base)
-    count = aligned(struct.pack("<I", len(symbols)))
-    spelling = count + aligned(names) + aligned(struct.pack(f"<{len(markers)}I", *markers))
-    seqs = aligned(b"".join(struct.pack(">I", n)[1:] for n in range(len(symbols))))
+        where = pad(where) + struct.pack("<Q", base)
+    count = pad(struct.pack("<I", len(symbols)))
+    spelling = count + pad(names) + pad(struct.pack(f"<{len(markers)}I", *markers))
+    seqs = pad(b"".join(struct.pack(">I", n)[1:] for n in range(len(symbols))))
     table, index = b"", []
     for token in tokens:
         index.append(len(table))
         table += token + b"\0"
-    tables = aligned(table) + struct.pack("<256H", *index)
+    tables = pad(table) + struct.pack("<256H", *index)
     if layout == "7.0":
         begin = place + len(spelling) + len(tables)
         offsets = [address - begin - 4 * n for n, (address, _, _) in enumerate(symbols)]
-        where = aligned(struct.pack(f"<{len(offsets)}i", *offsets))
+        where = pad(struct.pack(f"<{len(offsets)}i", *offsets))
     if layout in ("5.10", "plain"):
         return where + spelling + tables
     if layout == "6.2":

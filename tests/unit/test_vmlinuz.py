@@ -215,7 +215,8 @@ REFUSED = {
     "half a BTF": (Kernel(btf=btf().data()[:60]).elf(), "BTF"),
     "BTF of another kind": (Kernel(btf=b"\x9f\xeb\2" + btf().data()[3:]).elf(), "BTF"),
     "sites in nowhere": (Kernel(sites=[0x1234]).elf(), "outside its text"),
-    "no version": (Kernel(banner="?").elf(), "version"),
+    "no version": (Kernel(banner="Linux version ").elf(), "version"),
+    "no banner": (Kernel(banner="?").elf(), "no symbols"),
 }
 
 
