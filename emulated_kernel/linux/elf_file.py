@@ -15,6 +15,7 @@ _ET_EXEC, _ET_DYN, _EM_X86_64 = 2, 3, 62
 _PT_LOAD, _PF_EXECUTE, _PF_WRITE = 1, 1, 2
 _SHT_NOBITS = 8
 _SEGMENTS_LIMIT, _SECTIONS_LIMIT = 64, 4096
+_NAMES_LIMIT, _NAME_LIMIT = 1 << 20, 64
 _MEMORY_LIMIT = 1 << 30
 
 _EHDR = np.dtype("V4, u1, u1, V10, <u2, <u2, <u4, <u8, <u8, <u8, <u4, <u2, <u2, <u2, <u2, <u2, <u2")
@@ -157,11 +158,11 @@ def _sections(view: memoryview, header: np.void) -> dict[str, ElfSection]:
     if not count or names_index >= count or count > _SECTIONS_LIMIT:
         return {}
     table = _table(view, int(header["shoff"]), count, int(header["shentsize"]), _SHDR)
-    names = bytes(_section_data(view, table[names_index]))
+    names = bytes(_section_data(view, table[names_index])[:_NAMES_LIMIT])
     sections: dict[str, ElfSection] = {}
     for entry in table:
         start = int(entry["name"])
-        name = names[start : names.find(b"\0", start)].decode("ascii", "replace")
+        name = names[start : start + _NAME_LIMIT].split(b"\0")[0].decode("ascii", "replace")
         data = _section_data(view, entry)
         section = ElfSection(int(entry["addr"]), int(entry["size"]), int(entry["offset"]), data)
         sections.setdefault(name, section)

@@ -152,7 +152,7 @@ def _tokens_around(data: memoryview, digits: int) -> _Tokens | None:
 
 def _find_names(data: U8, tokens: _Tokens, budget: _Budget) -> Iterator[_Names]:
     """The names in front of a token table, each way the tables can be laid out."""
-    for markers in _markers_before(data, tokens.table):
+    for markers in _markers_before(data, tokens.table, budget):
         for num_syms, start, count in _counts_before(data, markers):
             names = _names_at(data, num_syms, start, count, markers, budget)
             if names is not None:
@@ -169,7 +169,7 @@ def _words(data: U8, start: int, end: int) -> I64:
     return data[start:end].view("<u4").astype(np.int64)
 
 
-def _markers_before(data: U8, end: int) -> Iterator[_Markers]:
+def _markers_before(data: U8, end: int, budget: _Budget) -> Iterator[_Markers]:
     end &= ~3  # the table of tokens is aligned
     first = max(0, end - 4 * (_SYMBOLS_LIMIT // _BLOCK))
     words = _words(data, first, end)
@@ -179,10 +179,10 @@ def _markers_before(data: U8, end: int) -> Iterator[_Markers]:
         start = int(falls[-1]) + 1 if len(falls) else 0
         if start < len(run) and run[start] == 0:
             yield _Markers(first + 4 * start, run[start:])
-    yield from _markers_before_seqs(data, end)
+    yield from _markers_before_seqs(data, end, budget)
 
 
-def _markers_before_seqs(data: U8, end: int) -> Iterator[_Markers]:
+def _markers_before_seqs(data: U8, end: int, budget: _Budget) -> Iterator[_Markers]:
     """Where three bytes for each symbol stand between, for each number of symbols."""
     counts = np.arange(1, min(_SYMBOLS_LIMIT, end // 3))
     blocks = -(-counts // _BLOCK)
@@ -193,6 +193,7 @@ def _markers_before_seqs(data: U8, end: int) -> Iterator[_Markers]:
     fits = (words[starts // 4] == 0) & ((blocks == 1) | (second >= _BLOCK))
     fits &= (blocks == 1) | (second < _BLOCK * _NAME_BYTES)
     for start, count in np.unique(np.stack([starts[fits], blocks[fits]]), axis=1).T.tolist():
+        budget.spend(1 + count // _BLOCK)
         values = _words(data, start, start + 4 * count)
         if (np.diff(values) > 0).all():
             yield _Markers(start, values)

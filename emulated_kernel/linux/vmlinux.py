@@ -23,7 +23,7 @@ START_KERNEL_MAP = 0xFFFFFFFF80000000  # __START_KERNEL_map: where physical 0 wo
 _BANNER_LIMIT = 512
 _CONFIG_LIMIT = 4 << 20
 _NEEDED = "a kernel with CONFIG_DYNAMIC_FTRACE and CONFIG_KALLSYMS_ALL is needed"
-_IKCONFIG = re.compile(rb"IKCFG_ST(\x1f\x8b.*?)IKCFG_ED", re.DOTALL)
+_IKCONFIG, _PACKED_CONFIG_LIMIT = re.compile(rb"IKCFG_ST(?=\x1f\x8b)"), 1 << 20
 
 
 def btf_data(elf: ElfFile, symbols: KernelSymbols) -> memoryview:
@@ -124,7 +124,8 @@ class Vmlinux:
         if found is None:
             return None
         try:
-            text = zlib.decompressobj(wbits=31).decompress(found[1], _CONFIG_LIMIT)
+            packed = self.elf.data[found.end() : found.end() + _PACKED_CONFIG_LIMIT]
+            text = zlib.decompressobj(wbits=31).decompress(packed, _CONFIG_LIMIT)
         except zlib.error:
             return None
         lines = text.decode("utf-8", "replace").splitlines()

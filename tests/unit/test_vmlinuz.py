@@ -283,7 +283,7 @@ FLIPS = st.lists(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flips=FLIPS, kept=st.floats(0, 1), is_whole=st.booleans())
 def test_a_broken_vmlinux_is_read_or_refused(
     layout: str, flips: list[tuple[float, bytes]], kept: float, is_whole: bool
@@ -301,7 +301,7 @@ def test_a_broken_vmlinux_is_read_or_refused(
 
 
 @pytest.mark.parametrize("packer", PACKERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(flips=FLIPS, kept=st.floats(0, 1), is_whole=st.booleans())
 def test_a_broken_vmlinuz_is_read_or_refused(
     packer: str, flips: list[tuple[float, bytes]], kept: float, is_whole: bool
@@ -314,7 +314,7 @@ def test_a_broken_vmlinuz_is_read_or_refused(
     read_or_refuse(lambda: read_all(kept_data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(flips=FLIPS)
 def test_a_broken_btf_is_read_or_refused(flips: list[tuple[float, bytes]]) -> None:
     data = bytearray(btf().data())
