@@ -42,9 +42,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One element for each time that something was really assembled."""
     counted: list[int] = []
 
-    def counting(*arguments: object) -> Assembly:
+    def counting(*arguments: object, **options: object) -> Assembly:
         counted.append(1)
-        return assemble(*arguments)  # type: ignore[arg-type]
+        return assemble(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(assembler, "assemble", counting)
     return counted
