@@ -14,6 +14,7 @@ from typing import Protocol
 from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.ftrace.hashes import (
     EMPTY_HASH,
+    FTRACE_HASH_FL_MOD,
     FtraceHash,
     FtraceOpsHash,
     ftrace_hash_empty,
@@ -95,6 +96,7 @@ class FtraceOps:
     mod_notrace: list[FtraceModLoad] = field(default_factory=list)
     func_repeats: int = 0  # the last call of each CPU, with the option func-no-repeats
     address: int = field(init=False)
+    _written: tuple[FtraceHash | None, FtraceHash | None] = field(init=False, default=(None, None))
     _tables: dict[str, tuple[FtraceHash, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -113,8 +115,21 @@ class FtraceOps:
         memory.set_u64(at + CONSTANTS["OP_TRACE_ARRAY"], self.trace_array)
         memory.set_u64(at + CONSTANTS["OP_SAVED_FUNC"], self.saved_func)
         memory.set_u64(at + CONSTANTS["OP_DIRECT_CALL"], self.direct_call)
-        self._write_table("FILTER", self.func_hash.filter_hash)
-        self._write_table("NOTRACE", self.func_hash.notrace_hash)
+        self._write_tables()
+
+    def _write_tables(self) -> None:
+        """The hashes as guest code asks them: with a filter it looks nowhere else."""
+        filter_hash, notrace_hash = self.func_hash.filter_hash, self.func_hash.notrace_hash
+        if self._written[0] is filter_hash and self._written[1] is notrace_hash:
+            return
+        if not ftrace_hash_empty(filter_hash) and not ftrace_hash_empty(notrace_hash):
+            left = filter_hash.remove(notrace_hash.ips)
+            self._write_table("FILTER", left.with_flags(FTRACE_HASH_FL_MOD))  # empty: nothing
+            self._write_table("NOTRACE", EMPTY_HASH)
+        else:
+            self._write_table("FILTER", filter_hash)
+            self._write_table("NOTRACE", notrace_hash)
+        self._written = filter_hash, notrace_hash
 
     def _write_table(self, which: str, hash: FtraceHash) -> None:
         memory = self.memory

@@ -51,7 +51,10 @@ _JNZ_OPCODE = 0x75
 _NOP2 = bytes.fromhex("6690")
 
 # Callbacks, and the code that stands in a trampoline for each.
-INLINED = {"function_trace_call": "ftrace_function_caller"}
+INLINED = {
+    "function_trace_call": "ftrace_function_caller",
+    "ftrace_graph_func": "ftrace_graph_caller",
+}
 
 
 def _template(state: FtraceState, save_regs: bool) -> tuple[int, int, int, int]:
@@ -93,15 +96,13 @@ def _inline_code(state: FtraceState, ops: FtraceOps) -> tuple[bytearray, int | N
     name = inline_template(state, ops)
     if name is None:
         return bytearray(), None
-    start, buffers, rare, end = (
-        state.labels[name + part] for part in ("", "_buffers", "_rare", "_end")
-    )
+    start, rare, end = (state.labels[name + part] for part in ("", "_rare", "_end"))
     code = bytearray(state.memory.read(start, end - start))
-    load = buffers - start
-    if code[load : load + 2] != _LOAD_BUFFERS:
-        raise EmulatedKernelError("the template in line does not load its buffers where it should")
-    struct.pack_into("<Q", code, load + 2, ops.private)
-    code += b"\xcc" * (-len(code) % 16)
+    if buffers := state.labels.get(f"{name}_buffers"):
+        load = buffers - start
+        if code[load : load + 2] != _LOAD_BUFFERS:
+            raise EmulatedKernelError(f"{name} does not load its buffers where it should")
+        struct.pack_into("<Q", code, load + 2, ops.private)
     return code, rare - start
 
 

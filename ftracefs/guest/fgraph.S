@@ -24,8 +24,8 @@ FUNC_NOTRACE ftrace_graph_func
 .Lfunction_graph_enter:
     cmp dword ptr [r9 + RB_GUARD], 0
     jne .Lask
-.Lone_clock:
-    TRACE_CLOCK
+    TRACE_CLOCK_TSC
+.Lstamped:
     mov [rdx + FG_CALLTIME], r8
 .Lentry:
     RB_RESERVE GRAPH_ENT_BYTES, GRAPH_ENT_WORDS
@@ -77,6 +77,8 @@ FUNC_NOTRACE ftrace_graph_func
 
     # trace_graph_entry with all its questions. r8 task, rdx the new frame.
 .Lask:
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_CLOCK
+    je .Lone_clock
     cmp dword ptr [r9 + RB_GUARD], RB_GUARD_FGRAPH_OPS
     je .Lentryfunc
     mov r8, [r8 + TASK_RET_BASE]
@@ -103,6 +105,9 @@ FUNC_NOTRACE ftrace_graph_func
     mov [rdx + FG_CALLTIME], r8
     TRACE_CLOCK
     jmp .Lentry
+.Lone_clock:
+    TRACE_CLOCK
+    jmp .Lstamped
 .Ltime:
     TRACE_CLOCK_LOCAL
     mov [rdx + FG_CALLTIME], r8
@@ -145,7 +150,7 @@ FUNC_NOTRACE return_to_handler
     add rcx, FGT_BYTES                      # RET_BASE
     cmp dword ptr [r9 + RB_GUARD], 0
     jne .Lask
-    TRACE_CLOCK
+    TRACE_CLOCK_TSC
     mov [rsi + FG_RETP], r8                 # the return time: the slot on the stack is gone
 .Lreturn:
     RB_RESERVE GRAPH_RET_BYTES, GRAPH_RET_WORDS
@@ -168,6 +173,8 @@ FUNC_NOTRACE return_to_handler
 
     # trace_graph_return and trace_graph_thresh_return with all their questions.
 .Lask:
+    cmp dword ptr [r9 + RB_GUARD], RB_GUARD_CLOCK
+    je .Lone_clock
     cmp dword ptr [r9 + RB_GUARD], RB_GUARD_FGRAPH_OPS
     je .Lretfunc
     cmp dword ptr [rcx + FGT_FLAGS], 0
@@ -183,6 +190,10 @@ FUNC_NOTRACE return_to_handler
     sub rax, [rsi + FG_CALLTIME]
     cmp rax, [rip + tracing_thresh]
     jb .Lout
+    jmp .Lreturn
+.Lone_clock:
+    TRACE_CLOCK
+    mov [rsi + FG_RETP], r8
     jmp .Lreturn
 .Ltwo_clocks:
     TRACE_CLOCK_LOCAL

@@ -185,13 +185,9 @@ FUNC_NOTRACE arch_ftrace_ops_list_func
 ftrace_ops_list_func:
     RECURSION_ENTER TRACE_LIST_START, .Lout
     push r12
-    mov r12, [rip + ftrace_ops_list]
+    mov rdx, [rip + ftrace_ops_list]
 .Lnext:
-    lea rax, [rip + ftrace_list_end]
-    mov rdx, r12
-    cmp r12, rax
-    je .Lend
-    mov r12, [r12 + OP_NEXT]
+    mov r12, [rdx + OP_NEXT]
     mov r8, [rdx + OP_FILTER_TABLE]
     test r8, r8
     je .Lnotrace                            # an empty filter lets everything through
@@ -201,42 +197,60 @@ ftrace_ops_list_func:
     and eax, [rdx + OP_FILTER_MASK]
     mov r9, [r8 + rax*8]
     cmp r9, rdi
-    je .Lnotrace
+    jne .Lfilter_next
+.Lcall:
+    lea rax, [rip + function_trace_call]
+    cmp [rdx + OP_LIST_FUNC], rax
+    jne .Lindirect
+    PER_CPU_BUFFER                          # nearly every op's callback, in line
+    cmp dword ptr [r9 + RB_GUARD], 0
+    jne .Lindirect
+    TRACE_CLOCK_TSC
+    TRACE_FUNCTION
+.Lskip:
+    mov rdx, r12
+    lea rax, [rip + ftrace_list_end]
+    cmp r12, rax
+    jne .Lnext
+    pop r12
+    RECURSION_LEAVE TRACE_LIST_START
+.Lout:
+    ret
+.Lindirect:
+    call [rdx + OP_LIST_FUNC]
+    jmp .Lskip
+    RB_RARE FTRACE_ENTRY_BYTES, .Lskip
+.Lfilter_next:
     inc eax
     test r9, r9
     jne .Lfilter_probe
-    jmp .Lnext
+    jmp .Lskip
 .Lnotrace:
     mov r8, [rdx + OP_NOTRACE_TABLE]
     test r8, r8
-    jne .Lnotrace_search
-.Lcall:
-    call [rdx + OP_LIST_FUNC]
-    jmp .Lnext
-.Lnotrace_search:
+    je .Lcall
     mov eax, edi
     shr eax, 4
 .Lnotrace_probe:
     and eax, [rdx + OP_NOTRACE_MASK]
     mov r9, [r8 + rax*8]
     cmp r9, rdi
-    je .Lnext
+    je .Lskip
     inc eax
     test r9, r9
     jne .Lnotrace_probe
     jmp .Lcall
-.Lend:
-    pop r12
-    RECURSION_LEAVE TRACE_LIST_START
-.Lout:
-    ret
 ENDFUNC arch_ftrace_ops_list_func
 
 .data
 .balign 64
-OBJECT ftrace_list_end                      # struct ftrace_ops: ends ftrace_ops_list
+OBJECT ftrace_list_end                      # struct ftrace_ops: ends ftrace_ops_list, and may be called
     .quad ftrace_stub
-    .zero OP_SIZE - 8
+    .zero OP_NEXT - 8
+    .quad ftrace_list_end
+    .zero OP_LIST_FUNC - OP_NEXT - 8
+    .quad ftrace_stub
+    .zero OP_SIZE - OP_LIST_FUNC - 8
 ENDOBJECT ftrace_list_end
 OBJECT ftrace_ops_list                      # the op registered last; the others follow by OP_NEXT
     .quad ftrace_list_end

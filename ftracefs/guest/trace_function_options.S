@@ -11,11 +11,7 @@ FUNC_NOTRACE function_stack_trace_call
     test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
     TRACE_CLOCK
-    RB_RESERVE FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
-    RB_COMMON TRACE_FN
-    mov [r10 + 12], rdi
-    mov [r10 + 20], rsi
-    RB_COMMIT
+    TRACE_FUNCTION
 .Ltrace_stack:
     xor eax, eax
     mov r8, rsp

@@ -1,9 +1,5 @@
 # The callbacks of the function tracer (kernel/trace/trace_functions.c).
 
-# struct ftrace_entry: common fields, ip, parent_ip.
-FTRACE_ENTRY_BYTES = 28
-FTRACE_ENTRY_WORDS = 6
-
 .balign 128, 0xcc
 FUNC_NOTRACE function_trace_call
     PER_CPU_BUFFER
@@ -11,11 +7,7 @@ FUNC_NOTRACE function_trace_call
     jne .Lguarded
     TRACE_CLOCK_TSC
 .Lstamped:
-    RB_RESERVE FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
-    RB_COMMON TRACE_FN
-    mov [r10 + 12], rdi
-    mov [r10 + 20], rsi
-    RB_COMMIT
+    TRACE_FUNCTION
 .Lout:
     ret
 .Lguarded:

@@ -1,4 +1,4 @@
-"""The function tracer's callback in line, in the trampoline of an op that is alone.
+"""The tracers' callbacks in line: in the trampoline of an op that is alone, in the list function.
 
 Whatever it does is compared with what the callback does when it is called: with
 emulator/inline_callbacks 0 every trampoline is a copy of the kernel's own.
@@ -36,13 +36,14 @@ CHOICE = "emulator/inline_callbacks"
 class Pair:
     """Two sessions that are told the same, the one with callbacks in line and the other without."""
 
-    def __init__(self, inline: Shell, called: Shell) -> None:
+    def __init__(self, inline: Shell, called: Shell, tracer: str) -> None:
         self.shells = inline, called
+        self.tracer = tracer
         called.echo("0", CHOICE)
         for shell in self.shells:
             shell.echo("16", "buffer_size_kb")
             shell.echo("gcd lcm int_sqrt", "set_ftrace_filter")
-            shell.echo("function", "current_tracer")
+            shell.echo(tracer, "current_tracer")
 
     def echo(self, text: str, path: str) -> None:
         for shell in self.shells:
@@ -61,7 +62,11 @@ class Pair:
 
     def has_in_line(self) -> bool:
         """Whether the one is where the other is not."""
-        ops = [shell.session.ftrace.global_ops for shell in self.shells]
+        ftraces = [shell.session.ftrace for shell in self.shells]
+        if self.tracer == "function":
+            ops = [ftrace.global_ops for ftrace in ftraces]
+        else:
+            ops = [ftrace.fgraph.graph_ops for ftrace in ftraces]
         assert ops[1].inline_size == 0
         return (
             bool(ops[0].inline_size)
@@ -81,6 +86,16 @@ class Pair:
         return len(found[0][1])
 
 
+OPTIONS = {
+    "function": [("options/func_stack_trace", "00001"), ("options/func-no-repeats", "00001")],
+    "function_graph": [
+        ("max_graph_depth", "0001"),
+        ("set_graph_function", ["", "", "lcm", "gcd"]),
+        ("tracing_thresh", "0005"),
+    ],
+}
+
+
 def _step(pair: Pair, choose: random.Random) -> None:
     """One thing that users do to a trace."""
     what = choose.randrange(12)
@@ -93,23 +108,24 @@ def _step(pair: Pair, choose: random.Random) -> None:
     elif what == 7:
         pair.echo(choose.choice("01"), "options/overwrite")
     elif what == 8:
-        option = choose.choice(("func_stack_trace", "func-no-repeats"))
-        pair.echo(choose.choice("00001"), f"options/{option}")
+        file, values = choose.choice(OPTIONS[pair.tracer])
+        pair.echo(choose.choice(values), file)
     elif what == 9:
         pair.echo(choose.choice(("", "", "", "0", "1000")), "set_ftrace_pid")
     elif what == 10:
         pair.echo(choose.choice(("counter", "local", "uptime", "x86-tsc")), "trace_clock")
     else:
-        pair.echo(choose.choice(("nop", "function")), "current_tracer")
-        pair.echo("function", "current_tracer")
+        pair.echo(choose.choice(("nop", pair.tracer)), "current_tracer")
+        pair.echo(pair.tracer, "current_tracer")
 
 
-def test_what_is_in_line_writes_what_the_callback_writes() -> None:
+@pytest.mark.parametrize("tracer", ["function", "function_graph"])
+def test_what_is_in_line_writes_what_the_callback_writes(tracer: str) -> None:
     seen = records = 0
     for seed in range(3):
         choose = random.Random(seed)
         with isolated() as inline, isolated() as called:
-            pair = Pair(inline, called)
+            pair = Pair(inline, called, tracer)
             for _ in range(60):
                 _step(pair, choose)
                 records += pair.compare()
@@ -141,9 +157,13 @@ class Rig:
         ftrace_set_filter_ips(self.ftrace, ops, sites)
         return ops
 
+    def clock_words(self, *, is_tsc: bool) -> ClockWords:
+        if is_tsc:
+            return ClockWords(1 << 32, 0, self.clock, 0, is_tsc=True)
+        return ClockWords(0, 1, self.clock, 0)
+
     def set_clock(self, *, is_tsc: bool) -> None:
-        words = ClockWords(1 << 32, 0, self.clock, 0, is_tsc=True)
-        self.buffer.set_clock(words if is_tsc else ClockWords(0, 1, self.clock, 0))
+        self.buffer.set_clock(self.clock_words(is_tsc=is_tsc))
 
     def change(self, func: str) -> None:
         self.ops.func = self.ftrace.labels[func]
@@ -232,6 +252,35 @@ def test_a_step_at_a_time_every_call_is_recorded_once_while_the_callback_changes
         before += 1
     assert longest > 60
     assert rig.ftrace.text_poke.int3_hits > hits
+
+
+@pytest.mark.parametrize("is_tsc", [True, False])
+def test_the_list_function_records_for_each_op_of_the_tracer(rig: Rig, is_tsc: bool) -> None:
+    ftrace, buffers = rig.ftrace, [rig.buffer]
+
+    def second() -> None:
+        percpu = [vcpu.percpu for vcpu in ftrace.machine.cpus]
+        buffers.append(RingBuffer(rig.memory, percpu, 8192))
+        ops = rig.new_ops()
+        ops.private = buffers[1].table
+        ftrace.register_ftrace_function(ops)
+        rig.set_clock(is_tsc=is_tsc)
+        buffers[1].set_clock(rig.clock_words(is_tsc=is_tsc))
+        buffers[1].set_overwrite(False)
+
+    ftrace.machine.run(second)
+    for _ in range(500):
+        assert rig.marked.call().lost() <= LOST
+    first, other = (buffer.cpus[0].stats() for buffer in buffers)
+    assert first.entries + first.overrun == 500 == other.entries + other.dropped_events
+    assert first.overrun > 0 < other.dropped_events
+    site = rig.marked.labels["mark"].to_bytes(8, "little")
+    for buffer in buffers:
+        entries = merge(ftrace.machine.run(buffer.snapshot))
+        assert {entries.words[at + 2 : at + 4].tobytes() for at in entries.at.tolist()} == {site}
+    rig.buffer.record_off()
+    assert ftrace.machine.call("add_one", 5) == 6
+    assert rig.buffer.cpus[0].written() == 500
 
 
 # --- which trampoline ----------------------------------------------------------------------------

@@ -20,7 +20,13 @@ from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.ring_buffer.entries import Entries, merge
 
 GUEST = Path(ftracefs.guest.__file__).parent
-SOURCES = ["ring_buffer.inc", "ring_buffer.S", "trace_functions.S", "trace_marker.S"]
+SOURCES = [
+    "function.inc",
+    "ring_buffer.inc",
+    "ring_buffer.S",
+    "trace_functions.S",
+    "trace_marker.S",
+]
 DRIVER = """
 .text
 FUNC_NOTRACE host_return
