@@ -93,11 +93,9 @@ def _texts(entries: Entries) -> list[bytes]:
 
 def trace_print_print(entries: Entries, context: OutputContext) -> list[bytes]:
     """`tracing_mark_write: text`; the newline is the text's own."""
+    names = context.symbols.addresses(context.flags)
     texts = zip(entries.u64(8).tolist(), _texts(entries), strict=True)
-    return [
-        b"%b: %b" % (context.symbols.seq_print_ip_sym(ip, context.flags), text)
-        for ip, text in texts
-    ]
+    return [b"%b: %b" % (names[ip], text) for ip, text in texts]
 
 
 def trace_print_raw(entries: Entries, context: OutputContext) -> list[bytes]:
