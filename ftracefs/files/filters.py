@@ -19,6 +19,10 @@ class FilterOpen(OpenFile):
         self._regex = regex
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Deferred | Pending:
+        return self._regex.seq_read(size, offset)
+
+    def splice_read(self, size: int, offset: int) -> bytes | Deferred:
+        # A page of the host's cache is to be full.
         return self._regex.read()[offset : offset + size]
 
     def write(self, data: bytes, offset: int) -> int:
@@ -52,7 +56,9 @@ class FilterFile(TracefsFile):
         return FilterOpen(regex)
 
     def size(self) -> int:
-        return len(self._tr.tracing.ftrace.regex_text(self._tr.ops, notrace=self._notrace))
+        tr = self._tr
+        regex_text = tr.tracing.ftrace.regex_text
+        return len(regex_text(tr.ops, notrace=self._notrace, probes=tr.func_probes.text))
 
 
 def set_ftrace_filter(tr: TraceArray) -> TracefsFile:

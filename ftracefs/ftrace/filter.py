@@ -70,7 +70,7 @@ class FtraceRegex:
         self._written = False  # since the last flush
         self._truncating = self.writable and bool(flags & os.O_TRUNC)
         self._flushed = False
-        self._text: bytes | None = None
+        self._parts: tuple[bytes, ...] | None = None
         if self._truncating:
             self.hash = EMPTY_HASH
             self._mod_list.clear()
@@ -88,7 +88,7 @@ class FtraceRegex:
             return 0
         if self.state.ftrace_disabled:
             raise TracefsError(errno.ENODEV, "ftrace is disabled")
-        self._written, self._text = True, None
+        self._written, self._parts = True, None
         consumed = self._parser.trace_get_user(data)
         if self._parser.loaded and not self._parser.cont:
             self._process_word()
@@ -153,29 +153,42 @@ class FtraceRegex:
 
     def read(self) -> bytes:
         """The whole text: of the list as it was at open, or as this file has changed it since."""
-        if self._text is None:
-            self._text = regex_text(
+        return b"".join(self._shown())
+
+    def seq_read(self, size: int, offset: int) -> bytes:
+        """What one read gives: it does not go on from one part of the text to the next (t_next)."""
+        begin = 0
+        for part in self._shown():
+            if offset < begin + len(part):
+                return part[offset - begin :][:size]
+            begin += len(part)
+        return b""
+
+    def _shown(self) -> tuple[bytes, ...]:
+        if self._parts is None:
+            self._parts = regex_parts(
                 self.state, self.hash, self._mod_list, notrace=self.notrace, probes=self._probes
             )
-        return self._text
+        return self._parts
 
 
-def regex_text(
+def regex_parts(
     state: FtraceState,
     hash: FtraceHash,
     mod_list: list[FtraceModLoad],
     *,
     notrace: bool,
     probes: Callable[[], bytes] = bytes,
-) -> bytes:
+) -> tuple[bytes, ...]:
     """What a filter file shows: functions, filters that wait for a module, commands."""
     if ftrace_hash_empty(hash):
         what = b"no functions disabled" if notrace else b"all functions enabled"
-        lines = [b"#### " + what + b" ####"]
+        functions = [b"#### " + what + b" ####"]
     else:
-        lines = state.records.lines(np.flatnonzero(state.records.in_hash(hash)))
-    lines += [mod.func + b":mod:" + mod.module for mod in mod_list]
-    return b"".join(line + b"\n" for line in lines) + (b"" if notrace else probes())
+        functions = state.records.lines(np.flatnonzero(state.records.in_hash(hash)))
+    waiting = [mod.func + b":mod:" + mod.module for mod in mod_list]
+    texts = [b"".join(line + b"\n" for line in lines) for lines in (functions, waiting)]
+    return (*texts, b"" if notrace else probes())
 
 
 # --- the command `mod` ----------------------------------------------------------------------------

@@ -129,6 +129,15 @@ def test_a_filters_size_follows_what_its_close_does(tracing: Path, busybox: str)
         assert shown == "#### all functions enabled ####\n"
 
 
+def test_a_filters_size_counts_its_commands(tracing: Path, busybox: str) -> None:
+    filters = tracing / "set_ftrace_filter"
+    filters.write_text("gcd:traceoff:2\n")
+    text = "#### all functions enabled ####\ngcd:traceoff:count=2\n"
+    assert filters.stat().st_size == len(text)
+    assert run(busybox, "cat", filters).stdout == text
+    filters.write_text("!gcd:traceoff:0\n")
+
+
 def test_asking_for_a_filters_size_does_not_make_a_truncation_that_is_to_be_written_into(
     fuse: None, tmp_path: Path
 ) -> None:
