@@ -182,7 +182,16 @@ class Operations:
 
     def mkdir(self, path: str, mode: int) -> None:
         name, parent, last = self._parent(path)
-        self._patiently(binding.caller(), Operation("mkdir", name), lambda: parent.mkdir(last))
+        caller = binding.caller()
+
+        def make() -> None:
+            parent.mkdir(last)
+            if not self._is_owner(caller):
+                parent.rmdir(last)
+                # What Linux answers to one who may not look up names in the new directory.
+                raise TracefsError(errno.ENOMEM, f"{name} would not be the caller's")
+
+        self._patiently(caller, Operation("mkdir", name), make)
         self._inodes.made(name)
 
     def rmdir(self, path: str) -> None:
@@ -233,7 +242,13 @@ class Operations:
         operation = Operation("ftruncate", name, number, length)
         self._callers.run(binding.caller(), operation, lambda: None)
 
+    def _is_owner(self, caller: Caller) -> bool:
+        """Whether it is he who mounted, or root."""
+        return caller.uid in (0, os.getuid())
+
     def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> None:
+        if not self._is_owner(binding.caller()):
+            raise TracefsError(errno.EPERM, name)
         if path == "/" and name == STOP_ATTRIBUTE:
             self._on_stop()
         elif path == "/" and name == RESET_ATTRIBUTE and self._reset is not None:

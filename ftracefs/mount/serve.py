@@ -8,6 +8,7 @@ of file, then the mount is taken away, then FUSE's loop ends by itself.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import select
 import signal
@@ -68,7 +69,9 @@ class _Session(threading.Thread):
         # Inherited by libfuse's workers: the signals are the main thread's.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
-            binding.serve(self._operations, str(self._path), **FUSE_OPTIONS)
+            # Others may in where the modes let them, if FUSE lets whoever mounts say so.
+            options = {**FUSE_OPTIONS, "allow_other": os.geteuid() == 0}
+            binding.serve(self._operations, str(self._path), **options)
         except BaseException as failure:
             self.failure = failure
         finally:
