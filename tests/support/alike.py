@@ -31,10 +31,10 @@ _ALIKE = [
 
 def alike(text: str) -> str:
     """`text` line by line, its empty lines left out."""
-    return "\n".join(_line(line) for line in text.splitlines() if line.strip())
+    return "\n".join(alike_line(line) for line in text.splitlines() if line.strip())
 
 
-def _line(line: str) -> str:
+def alike_line(line: str) -> str:
     for pattern, stands_for, width in _ALIKE:
         line = re.sub(pattern, _of_width(stands_for, width), line)
     return line.rstrip()
