@@ -155,16 +155,11 @@ FUNC_NOTRACE return_to_handler
 .Lreturn:
     RB_RESERVE GRAPH_RET_BYTES, GRAPH_RET_WORDS
     RB_COMMON TRACE_GRAPH_RET
-    mov rax, [rsi + FG_FUNC]
-    mov [r10 + 12], rax
     FRAME_DEPTH eax, esi
     mov [r10 + 20], eax
     mov eax, [rcx + FGT_OVERRUN]
     mov [r10 + 24], eax
-    mov rax, [rsi + FG_CALLTIME]
-    mov [r10 + 28], rax
-    mov rax, [rsi + FG_RETP]
-    mov [r10 + 36], rax
+    GRAPH_RET_OF_FRAME
     RB_COMMIT
 .Lout:
     mov rax, rdi

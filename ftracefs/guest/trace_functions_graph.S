@@ -51,6 +51,21 @@ FUNC_NOTRACE ftrace_graph_ignore_func
     ret
 ENDFUNC ftrace_graph_ignore_func
 
+# What a latency tracer asks of a call before anything else. CF set: eax is the answer, 0 for a function
+# that is not to be traced, 1 for one in set_graph_notrace, of which only the return is recorded. rdi the
+# call site, rdx its frame. Uses r8 r10 r11.
+FUNC_NOTRACE latency_graph_asks
+    mov r8, gs:[CURRENT_TASK]
+    mov r8, [r8 + TASK_RET_BASE]
+    call ftrace_graph_ignore_func
+    mov eax, 0
+    jb .Lout
+    call ftrace_graph_notrace_addr
+    mov eax, 1
+.Lout:
+    ret
+ENDFUNC latency_graph_asks
+
 # The function from set_graph_function returns. rsi its frame, rcx RET_BASE. Uses rax.
 FUNC_NOTRACE ftrace_graph_addr_finish
     test dword ptr [rcx + FGT_FLAGS], FGT_IN_GRAPH
@@ -97,14 +112,9 @@ FUNC_NOTRACE __trace_graph_return
     pop rdx
     jb .Lout
     RB_COMMON TRACE_GRAPH_RET
-    mov rax, [rsi + FG_FUNC]
-    mov [r10 + 12], rax
     mov [r10 + 20], ecx
     mov [r10 + 24], edx
-    mov rax, [rsi + FG_CALLTIME]
-    mov [r10 + 28], rax
-    mov rax, [rsi + FG_RETP]
-    mov [r10 + 36], rax
+    GRAPH_RET_OF_FRAME
     RB_COMMIT
 .Lout:
     ret

@@ -352,20 +352,14 @@ ENDFUNC irqsoff_tracer_call
 
 # The same as fgraph has them called, with the option display-graph.
 FUNC_NOTRACE irqsoff_graph_entry
-    mov r8, gs:[CURRENT_TASK]
-    mov r8, [r8 + TASK_RET_BASE]
-    call ftrace_graph_ignore_func
-    jb .Lno
-    call ftrace_graph_notrace_addr
-    jb .Lyes
+    call latency_graph_asks
+    jb .Lout
     FUNC_PROLOG_DEC .Lno
     TRACE_GRAPH_ENTRY irqsoff_ops
     ret
-.Lyes:
-    mov eax, 1
-    ret
 .Lno:
     xor eax, eax
+.Lout:
     ret
 ENDFUNC irqsoff_graph_entry
 

@@ -50,20 +50,14 @@ ENDFUNC wakeup_tracer_call
 
 # The same as fgraph has them called, with the option display-graph.
 FUNC_NOTRACE wakeup_graph_entry
-    mov r8, gs:[CURRENT_TASK]
-    mov r8, [r8 + TASK_RET_BASE]
-    call ftrace_graph_ignore_func
-    jb .Lno
-    call ftrace_graph_notrace_addr
-    jb .Lyes
+    call latency_graph_asks
+    jb .Lout
     FUNC_PROLOG_PREEMPT_DISABLE .Lno
     TRACE_GRAPH_ENTRY wakeup_ops
     ret
-.Lyes:
-    mov eax, 1
-    ret
 .Lno:
     xor eax, eax
+.Lout:
     ret
 ENDFUNC wakeup_graph_entry
 
