@@ -34,9 +34,9 @@ class Processor(ABC):
         self.memory.set_u64(self.percpu + CONSTANTS[name], value)
 
     @property
-    @abstractmethod
     def current(self) -> int:
-        """Address of the running task's task_struct."""
+        """Address of the running task's task_struct, or of the engine's mirror of it."""
+        return self.word("CURRENT_TASK")
 
     @abstractmethod
     def get(self, *names: str) -> tuple[int, ...]:

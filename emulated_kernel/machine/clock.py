@@ -40,15 +40,20 @@ class ClockWords:
 
 
 class _HostTsc:
-    """The host's time stamp counter, which is the guest's as well."""
+    """The host's time stamp counter, which is the guest's as well, but for an offset."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int = 0) -> None:
         if platform.machine() not in {"x86_64", "AMD64"}:
             raise OSError("the real clock needs an x86-64 host; use --clock virtual")
         self._page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         self._page.write(_RDTSC)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
-        self.read = ctypes.CFUNCTYPE(ctypes.c_uint64)(address)
+        self._host = ctypes.CFUNCTYPE(ctypes.c_uint64)(address)
+        self._offset = offset
+
+    def read(self) -> int:
+        """What the guest would read now."""
+        return int(self._host() + self._offset) & 0xFFFFFFFFFFFFFFFF
 
     def sample(self) -> tuple[int, int]:
         """A (tsc, monotonic ns) pair taken as close together as three tries give."""
@@ -63,10 +68,26 @@ class _HostTsc:
         return best[1], best[2]
 
 
+def host_tsc() -> int:
+    """The host's time stamp counter."""
+    return _HostTsc().read()
+
+
+def host_tsc_khz(span_s: float = 0.05) -> int:
+    """How fast it runs, measured."""
+    tsc = _HostTsc()
+    first, began = tsc.sample()
+    time.sleep(span_s)  # not for synchronisation: a span to measure the TSC against
+    last, ended = tsc.sample()
+    return (last - first) * 1_000_000 // (ended - began)
+
+
 class ClockSource:
     """The time base of some vCPUs, by their per-CPU pages. `kind` is "real" or "virtual"."""
 
-    def __init__(self, memory: Memory, percpus: Iterable[int], kind: str) -> None:
+    def __init__(
+        self, memory: Memory, percpus: Iterable[int], kind: str, *, tsc_offset: int = 0
+    ) -> None:
         if kind not in {"real", "virtual"}:
             raise ValueError(f"clock {kind!r}: real or virtual")
         self.kind = kind
@@ -74,7 +95,7 @@ class ClockSource:
         self._word = memory.alloc(64)
         self._zero_word = self._word + 8
         if kind == "real":
-            self._tsc = _HostTsc()
+            self._tsc = _HostTsc(tsc_offset)
             self.tsc_base, self.ns_base = self._tsc.sample()
             time.sleep(_CALIBRATION_S)  # not for synchronisation: a span to measure the TSC against
             tsc, ns = self._tsc.sample()

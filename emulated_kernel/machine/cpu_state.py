@@ -59,8 +59,7 @@ class CpuState:
         self._uc = uc
         memory = os.open("/proc/self/mem", os.O_RDONLY)
         try:
-            self.address = self._find(memory)
-            self.cpu_address = self._find_cpu(memory)
+            self.address, self.cpu_address = self._find(memory)
         finally:
             os.close(memory)
         words = (C.c_uint64 * 2000).from_address(self.address)
@@ -73,27 +72,21 @@ class CpuState:
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def _find(self, memory: int) -> int:
-        magic = [0x1122334455660000 + i for i in range(4)]
-        for name, value in zip(GENERAL, magic, strict=False):
+    def _find(self, memory: int) -> tuple[int, int]:
+        """The state and the CPUState it is part of: told by values that nobody else has."""
+        pattern = os.urandom(32)
+        for name, value in zip(GENERAL, struct.unpack("<4Q", pattern), strict=False):
             self._uc.reg_write(getattr(x86_const, f"UC_X86_REG_{name.upper()}"), value)
-        pattern = struct.pack("<4Q", *magic)
         for pointer in _pointers(memory, self._uc._uch.value):
             try:
-                at = os.pread(memory, _BEHIND, pointer).find(pattern)
-            except OSError:
+                block = os.pread(memory, _BEHIND, pointer)
+                at = pointer + block.find(pattern)
+                (env,) = struct.unpack_from("<Q", block, _CPU_ENV_POINTER)
+            except (OSError, struct.error):
                 continue
-            if at >= 0:
-                return pointer + at
+            if env == at and at > pointer:
+                return at, pointer
         raise UnicornMismatch("the vCPU's state is not where Unicorn 2.1.4 has it")
-
-    def _find_cpu(self, memory: int) -> int:
-        for pointer in _pointers(memory, self._uc._uch.value):
-            if pointer < self.address < pointer + _BEHIND:
-                (env,) = struct.unpack("<Q", os.pread(memory, 8, pointer + _CPU_ENV_POINTER))
-                if env == self.address:
-                    return pointer
-        raise UnicornMismatch("the vCPU is not where Unicorn 2.1.4 has it")
 
     def _find_msrs(self) -> None:
         magic = 0x7123456789AB0000
@@ -177,6 +170,9 @@ class CpuState:
         self.q[_SEGMENT_BASE + 3 * segment] = 0
         self.d[_SEGMENT_LIMIT + 6 * segment] = 0xFFFFFFFF
         self.d[_SEGMENT_FLAGS + 6 * segment] = flags
+
+    def set_base(self, segment: int, base: int) -> None:
+        self.q[_SEGMENT_BASE + 3 * segment] = base
 
     def set_privilege(self, cs: int, ss: int | None, cpl: int) -> None:
         """64-bit code at a level; `ss` None leaves the stack segment."""

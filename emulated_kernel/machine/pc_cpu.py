@@ -29,7 +29,7 @@ from unicorn import (
 )
 from unicorn.unicorn_py3.unicorn import Uc, uclib
 
-from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
+from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.machine import cpu_state
 from emulated_kernel.machine.cpu_state import CpuState
@@ -41,8 +41,15 @@ _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
 _HIGH_DEVICES = 0xFEC00000, 0x400000  # APICs, as memory that nobody answers from
 _TRANSLATION_BYTES = 256 << 20
 _WITH_ERROR_CODE = {8, 10, 11, 12, 13, 14, 17, 21}
-_INVALID_OPCODE = 6
+INT3, _INVALID_OPCODE = 3, 6
+_EFER, _SCE_LME_LMA, _NXE = 0xC0000080, 0x501, 0x800
 _SYSCALL_BYTES = 2
+_WORDS = {
+    **{name: index for index, name in enumerate(cpu_state.GENERAL)},
+    "rip": cpu_state.RIP,
+    "cr2": cpu_state.CR2,
+}
+_KERNEL_CS, _KERNEL_DS = CONSTANTS["KERNEL_CS"], CONSTANTS["KERNEL_DS"]
 
 Cpuid = tuple[int, int, int, int]
 _IN = C.CFUNCTYPE(C.c_uint32, C.c_void_p, C.c_uint32, C.c_int, C.c_void_p)
@@ -87,8 +94,8 @@ class PcCpu:
     """One processor over `ram`, which lies at guest-physical 0.
 
     `cpuid` has the leaves that differ from the model's. `on_interrupt(vector)` is asked about
-    hypercalls, and about int3 while `int3_to_host` is set. What `ports` or `on_interrupt` raise is
-    kept and raised by `run`.
+    hypercalls, and about int3 while `int3_to_host` is set; what it does not answer with True goes
+    to the guest. What `ports` or `on_interrupt` raise is kept and raised by `run`.
     """
 
     def __init__(
@@ -98,7 +105,7 @@ class PcCpu:
         cpuid: Mapping[int, Cpuid],
         *,
         native: bool,
-        on_interrupt: Callable[[int], None] | None = None,
+        on_interrupt: Callable[[int], bool] = lambda vector: False,
     ) -> None:
         self._ram = ram
         self._ram_bytes = (C.c_char * len(ram)).from_buffer(ram)
@@ -117,6 +124,7 @@ class PcCpu:
         self._error: BaseException | None = None
         self.is_native = native
         self.hooks = NativeHooks(self._uc, self.state, ram_address)
+        self._do_interrupt = C.CFUNCTYPE(None, C.c_void_p)(library_function("x86_cpu_do_interrupt"))
         self._install(native)
         self._invalidate = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_uint64)(
             library_function("tb_invalidate_phys_range")
@@ -188,14 +196,17 @@ class PcCpu:
     def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
         try:
             state = self.state
-            is_int, error = state.is_int, state.error_code
-            state.forget_exception()
             asked = vector == HYPERCALL_VECTOR and self._is_uninterrupted(state.q[cpu_state.RIP])
-            if self.is_native or asked or (vector == 3 and self.hooks.get("int3_to_host")):
-                if self._on_interrupt is not None:
-                    self._on_interrupt(vector)
+            asked = asked or (vector == INT3 and bool(self.hooks.get("int3_to_host")))
+            if asked and self._on_interrupt(vector):
+                state.forget_exception()
+            elif self.is_native:
+                self._do_interrupt(state.cpu_address)
             else:
-                self._deliver(vector, error if vector in _WITH_ERROR_CODE and not is_int else None)
+                has_error = vector in _WITH_ERROR_CODE and not state.is_int
+                error = state.error_code if has_error else None
+                state.forget_exception()
+                self._deliver(vector, error)
         except BaseException as error:
             self._fail(error)
 
@@ -296,6 +307,10 @@ class PcCpu:
     def rip(self) -> int:
         return self.state.q[cpu_state.RIP]
 
+    @property
+    def page_table_root(self) -> int:
+        return self.state.q[cpu_state.CR3] & 0xFFFFFFFFFF000
+
     def run(self) -> Stop:
         """Run until `hlt`, or until told to stop. Raises what a hook raised."""
         status = uc_emu_start(self._handle, self.rip, 0, 0, 0)
@@ -307,6 +322,19 @@ class PcCpu:
             raise GuestFault(f"{what} at {self.rip:#x}", vector=-1, rip=self.rip)
         return Stop.TOLD if self.hooks.wants_stop else Stop.HALT
 
+    def get(self, *names: str) -> tuple[int, ...]:
+        """Registers, while it stands still or in a hook of its own."""
+        q = self.state.q
+        return tuple(self.state.eflags if n == "eflags" else q[_WORDS[n]] for n in names)
+
+    def set(self, **values: int) -> None:
+        """Set registers, while it stands still or in a hook of its own."""
+        for name, value in values.items():
+            if name == "eflags":
+                self.state.eflags = value
+            else:
+                self.state.q[_WORDS[name]] = value & 0xFFFFFFFFFFFFFFFF
+
     def force_stop(self) -> None:
         """Stop from another thread wherever it is; its state is not one to go on from."""
         uc_emu_stop(self._handle)
@@ -317,6 +345,14 @@ class PcCpu:
         # The instance and the hooks refer to each other.
         self._uc = None
 
+    def enter_kernel(self, rip: int, rsp: int, gs_base: int) -> None:
+        """Be in the kernel with interrupts off, wherever the guest was."""
+        state = self.state
+        state.set_privilege(_KERNEL_CS, _KERNEL_DS, 0)
+        state.set_base(cpu_state.GS, gs_base)
+        state.eflags = 2
+        self.set(rip=rip, rsp=rsp, rbp=0)
+
     def boot_state(self, entry: int, boot_params: int, tables: int, gdt: int, stack: int) -> None:
         """64-bit mode with flat segments, as a kernel is entered (Documentation/x86/boot.rst)."""
         uc, state = self._uc, self.state
@@ -324,11 +360,11 @@ class PcCpu:
         uc.reg_write(x86_const.UC_X86_REG_GDTR, (0, gdt, 0x1F, 0))
         uc.reg_write(x86_const.UC_X86_REG_CR3, tables)
         uc.reg_write(x86_const.UC_X86_REG_CR4, 0x20)
-        uc.msr_write(0xC0000080, 0x100 | 0x400 | 1)
+        uc.msr_write(_EFER, _SCE_LME_LMA)
         uc.reg_write(x86_const.UC_X86_REG_CR0, 0x80000033)
         for segment in range(6):
-            state.set_segment(segment, 0x18, cpu_state.FLAT_DATA)
-        state.set_privilege(0x10, 0x18, 0)
+            state.set_segment(segment, _KERNEL_DS, cpu_state.FLAT_DATA)
+        state.set_privilege(_KERNEL_CS, _KERNEL_DS, 0)
         for index in range(16):
             state.q[index] = 0
         state.q[6], state.q[4], state.q[cpu_state.RIP] = boot_params, stack, entry
@@ -337,7 +373,10 @@ class PcCpu:
     def set_tables(self, *, idt: int, syscall: int, fmask: int) -> None:
         """What a kernel sets up by itself: for a guest that does not."""
         self._uc.reg_write(x86_const.UC_X86_REG_IDTR, (0, idt, 0xFFF, 0))
-        for msr, value in ((0xC0000081, 0x10 << 32), (0xC0000082, syscall), (0xC0000084, fmask)):
+        for msr, value in (
+            *((_EFER, _SCE_LME_LMA | _NXE), (0xC0000081, _KERNEL_CS << 32)),
+            *((0xC0000082, syscall), (0xC0000084, fmask)),
+        ):
             self._uc.msr_write(msr, value)
 
 

@@ -27,7 +27,9 @@ _FMASK = 0x700
 _EXCEPTIONS = {6: "on_ud", 8: "on_double_fault", 14: "on_page_fault"}
 
 
-class _NoPorts:
+class NoPorts:
+    """A bus without devices."""
+
     def read(self, port: int, size: int) -> int:
         return 0
 
@@ -56,13 +58,13 @@ def differences(*, native: bool) -> list[str]:
     built = load([_SOURCE], {".text": _TEXT, ".data": _DATA}, constants)
     labels = built.labels
     ram = mmap.mmap(-1, _RAM)
-    cpu = PcCpu(ram, _NoPorts(), {}, native=native)
+    cpu = PcCpu(ram, NoPorts(), {}, native=native)
     try:
         for address, code in built.segments.values():
             ram[address : address + len(code)] = code
         for at, entry in (
             *((_TABLES, _TABLES + 0x1003), (_TABLES + 0x1000, _TABLES + 0x2003)),
-            *((_TABLES + 0x2000, 0x83), (_TABLES + 0x2008, 0x83)),
+            *((_TABLES + 0x2000, 0x83), (_TABLES + 0x2008, 1 << 63 | 0x83)),
         ):
             struct.pack_into("<Q", ram, at, entry)
         struct.pack_into("<4Q", ram, _GDT, 0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)

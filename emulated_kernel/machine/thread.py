@@ -21,10 +21,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from emulated_kernel.errors import EmulatedKernelError, MachineOffError
-from emulated_kernel.machine.unicorn_abi import UnicornCpu, force_stop
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -82,6 +81,12 @@ class _SlicedJob(_Job[T]):
         return False
 
 
+class Stoppable(Protocol):
+    """A vCPU that another thread can stop, in a state that is not one to go on from."""
+
+    def force_stop(self) -> None: ...
+
+
 class MachineThread:
     """A thread that does what it is given, one thing after the other. A machine is one."""
 
@@ -98,7 +103,7 @@ class MachineThread:
         self._closing = False
         self._off = threading.Event()
         self._slice_since = 0.0
-        self._running: UnicornCpu | None = None  # and when it began its slice
+        self._running: Stoppable | None = None  # and when it began its slice
         self._timed_out = False
         self._thread = threading.Thread(target=self._main, name="machine", daemon=True)
         self._watchdog = threading.Thread(target=self._watch, name="machine-watchdog", daemon=True)
@@ -281,4 +286,4 @@ class MachineThread:
             cpu = self._running
             if cpu is not None and time.monotonic() - self._slice_since > BUDGET_S:
                 self._timed_out = True
-                force_stop(cpu)
+                cpu.force_stop()

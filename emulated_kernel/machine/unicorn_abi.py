@@ -166,6 +166,10 @@ class UnicornCpu:
         if status:
             raise EmulatedKernelError(f"uc_ctl_remove_cache({start:#x}, {end:#x}): {status}")
 
+    def force_stop(self) -> None:
+        """Stop from another thread; its state is not one to go on from."""
+        uc_emu_stop(self._handle)
+
     def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
         try:
             self._on_interrupt(vector)
@@ -183,8 +187,3 @@ class UnicornCpu:
     def _fail(self, error: BaseException) -> None:
         self._error = error
         uc_emu_stop(self._handle)
-
-
-def force_stop(cpu: UnicornCpu) -> None:
-    """Stop a running vCPU from another thread; its state is not one to go on from."""
-    uc_emu_stop(cpu._handle)

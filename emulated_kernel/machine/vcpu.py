@@ -78,10 +78,6 @@ class Vcpu(Processor):
         """Whether an interrupt may arrive: it is idle, in user mode, or between two calls."""
         return not self.is_lost and self.rest in {Rest.IDLE, Rest.USER, Rest.CALL}
 
-    @property
-    def current(self) -> int:
-        return self.word("CURRENT_TASK")
-
     # --- registers -------------------------------------------------------------------------------
 
     def get(self, *names: str) -> tuple[int, ...]:
