@@ -14,13 +14,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.assembler import load
+from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.image import KernelImage
 from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart
-from emulated_kernel.linux.memory import PcMemory
-from emulated_kernel.machine.base import EmulatedMachine
-from emulated_kernel.machine.pc_cpu import Cpuid, PcCpu, Stop, native_cpuid
+from emulated_kernel.linux.memory import (
+    ENGINE_TEXT,
+    ENGINE_TEXT_BYTES,
+    PERCPU,
+    PcMemory,
+)
+from emulated_kernel.machine import thread
+from emulated_kernel.machine.base import EmulatedMachine, Processor
+from emulated_kernel.machine.clock import ClockSource
+from emulated_kernel.machine.pc_cpu import INT3, Cpuid, PcCpu, Stop, native_cpuid
 from emulated_kernel.machine.self_test import native_hooks_work
 
 log = logging.getLogger(__name__)
@@ -28,6 +38,10 @@ log = logging.getLogger(__name__)
 _TIMER_LINE, _COM2_LINE, _COM1_LINE = 0, 3, 4
 _COM1, _COM2 = 0x3F8, 0x2F8
 _NAG_S = 0.0005
+_HOST_RETURN = Path(__file__).parents[1] / "images" / "host_return.S"
+_HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - 4096
+_STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
+_SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 CONSOLE_BYTES = 1 << 18
 _APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
 _CRYSTAL_HZ = 25_000_000
@@ -77,6 +91,20 @@ class Console:
         self._text, self._line = bytearray(text), bytearray()
 
 
+class PcProcessor(Processor):
+    """The PC's processor as the engine sees it."""
+
+    def __init__(self, cpu: PcCpu, memory: PcMemory) -> None:
+        super().__init__(0, memory, PERCPU)
+        self._cpu = cpu
+
+    def get(self, *names: str) -> tuple[int, ...]:
+        return self._cpu.get(*names)
+
+    def set(self, **values: int) -> None:
+        self._cpu.set(**values)
+
+
 class PcMachine(EmulatedMachine):
     """The machine, switched off until `power_on`.
 
@@ -85,6 +113,7 @@ class PcMachine(EmulatedMachine):
     """
 
     memory: PcMemory
+    cpus: list[PcProcessor]
 
     def __init__(self, *, tsc_khz: int, native: bool | None = None) -> None:
         super().__init__()
@@ -92,7 +121,7 @@ class PcMachine(EmulatedMachine):
         self.memory = PcMemory()
         self.console = Console()
         self.on_line_output: Callable[[int], None] = lambda byte: None
-        self.pic = Pic()
+        self.pic = Pic(lambda: self.cpu.hooks.want_interrupt())
         self.pit = Pit(time.monotonic, self._deadline_changed)
         self.line = Uart(_COM2, lambda byte: self.on_line_output(byte), self._raise(_COM2_LINE))
         com1 = Uart(_COM1, self.console.put, self._raise(_COM1_LINE))
@@ -111,6 +140,7 @@ class PcMachine(EmulatedMachine):
             on_interrupt=self._on_interrupt,
         )
         self.memory.walk = self.cpu.physical
+        self.cpus = [PcProcessor(self.cpu, self.memory)]
         self.failure: str | None = None
         self.on_failure: list[Callable[[], None]] = []
         self._is_on = False
@@ -128,6 +158,8 @@ class PcMachine(EmulatedMachine):
         self.run(self._power_on)
 
     def _power_on(self) -> None:
+        offset = self.cpu.state.tsc_offset
+        self.clock = ClockSource(self.memory, [PERCPU], "real", tsc_offset=offset)
         self._is_on = True
 
     def close(self) -> None:
@@ -145,8 +177,8 @@ class PcMachine(EmulatedMachine):
     def die(self, why: str) -> None:
         """The guest is not to run any more."""
         if self.failure is None:
-            self.failure = why
-            log.error("the guest is dead: %s", why)
+            self.failure = self._last_words() or why
+            log.error("the guest is dead: %s", self.failure)
             for callback in self.on_failure:
                 callback()
 
@@ -175,8 +207,16 @@ class PcMachine(EmulatedMachine):
             self.cpu.hooks.want_interrupt()
             self._off.wait(_NAG_S)
 
-    def _on_interrupt(self, vector: int) -> None:
-        raise EmulatedKernelError(f"a hypercall, vector {vector:#x}")
+    def _on_interrupt(self, vector: int) -> bool:
+        """A hypercall of the engine's code, or int3 while text is being patched."""
+        processor = self.cpus[0]
+        if vector == INT3:
+            return processor.int3 is not None and processor.int3(
+                processor, processor.get("rip")[0] - 1
+            )
+        processor.hypercalls += 1
+        self._hypercall(processor, processor.get("rax")[0] & 0xFFFFFFFF)
+        return True
 
     # --- running ---------------------------------------------------------------------------------
 
@@ -222,17 +262,14 @@ class PcMachine(EmulatedMachine):
         if cpu.run() is Stop.HALT:
             state.end_interrupt_shadow()
             if not state.may_be_interrupted:
-                self.die(self._last_words() or "the guest has halted for good")
+                self.die("the guest has halted for good")
             self._is_halted = True
 
     def _last_words(self) -> str | None:
         """The panic's own line, if there was one."""
-        lines = self.console.text().splitlines()
-        for line in reversed(lines[-100:]):
-            at = line.find(b"Kernel panic")
-            if at >= 0:
-                return line[at:].decode("utf-8", "replace")
-        return None
+        text = self.console.text()
+        at = text.rfind(b"Kernel panic")
+        return None if at < 0 else text[at:].split(b"\n", 1)[0].decode("utf-8", "replace")
 
     # --- as a whole ------------------------------------------------------------------------------
 
@@ -246,5 +283,55 @@ class PcMachine(EmulatedMachine):
             device.restore(saved["devices"][name])
         self._is_halted, self._interrupts = saved["halted"], saved["interrupts"]
 
+    # --- the engine's side -----------------------------------------------------------------------
+
+    def take_kernel(self, image: KernelImage, per_cpu_offset: int) -> None:
+        """What runs is `image`: from now on functions of it and of the engine can be called.
+
+        `per_cpu_offset` is where it keeps the base of the first CPU's area (__per_cpu_offset).
+        """
+        self.image = image
+        hooks = self.cpu.hooks
+        hooks.set("uninterrupted_start", ENGINE_TEXT)
+        hooks.set("uninterrupted_bytes", ENGINE_TEXT_BYTES)
+        self._gs_base = self.memory.u64(per_cpu_offset)
+        host = load([_HOST_RETURN], {".text": _HOST_TEXT})
+        self.load_segments(dict(host.segments))
+        self._return, self._returned = (host.labels[n] for n in ("host_return", "host_return_halt"))
+        self._stack = self.alloc(_STACK_BYTES) + _STACK_BYTES
+
     def flush_text(self, start: int, end: int) -> None:
         self.cpu.invalidate(self.memory.physical(start), end - start)
+
+    def stack_end(self, cpu: Processor) -> int:
+        (rsp,) = cpu.get("rsp")
+        return (rsp | _STACK_BYTES - 1) + 1
+
+    def call(self, function: int | str, *arguments: int, cpu: int = 0) -> int:
+        address = self.image.labels[function] if isinstance(function, str) else function
+        return self.run(lambda: self._bare_call(address, arguments))
+
+    def _bare_call(self, address: int, arguments: tuple[int, ...]) -> int:
+        """Wherever the guest stands, it is not in the engine's code: as if by an NMI."""
+        self.check_alive()
+        cpu = self.cpu
+        saved, halted = cpu.state.save(), self._is_halted
+        stack = self._stack - 64
+        for index, value in enumerate(arguments[len(_SYSV_ARGUMENTS) :]):
+            self.memory.set_u64(stack + 8 + 8 * index, value)
+        self.memory.set_u64(stack, self._return)
+        cpu.enter_kernel(address, stack, self._gs_base)
+        cpu.set(**dict(zip(_SYSV_ARGUMENTS, arguments, strict=False)))
+        outer, self._running, self._slice_since = self._running, cpu, time.monotonic()
+        try:
+            while cpu.run() is Stop.TOLD:  # interrupts are off: it runs to its end
+                if self._timed_out:
+                    raise GuestTimeout(f"no return within {thread.BUDGET_S:g} s")
+            if cpu.rip != self._returned:
+                raise GuestFault(f"hlt at {cpu.rip - 1:#x}", vector=-1, rip=cpu.rip - 1)
+            return cpu.get("rax")[0]
+        finally:
+            self._timed_out = False
+            self._running, self._slice_since = outer, time.monotonic()
+            cpu.state.restore(saved, forget_translations=False)
+            self._is_halted = halted

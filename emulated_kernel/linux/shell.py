@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from emulated_kernel.linux.pc import GuestDeadError, PcMachine
 
@@ -79,6 +80,14 @@ class Shell:
         self.output = b""
         self._machine.line.send(line)
         return True
+
+    def save(self) -> dict[str, Any]:
+        """What `restore` takes."""
+        return {"ready": self.is_ready, "missing": self.is_missing}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.is_up = True
+        self.is_ready, self.is_missing = bool(saved["ready"]), bool(saved["missing"])
 
     def partial_output(self) -> bytes:
         """What has been written so far, or by the last command."""

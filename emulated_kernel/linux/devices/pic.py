@@ -5,6 +5,7 @@ Left out: rotating priorities, polling, special mask mode, level-triggered lines
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,8 +60,9 @@ class _Chip:
 
 @dataclass(slots=True)
 class Pic:
-    """Both chips; lines 0 to 15."""
+    """Both chips; lines 0 to 15. `wanted` is called when the guest lets a waiting line through."""
 
+    wanted: Callable[[], None] = lambda: None
     ports: tuple[int, ...] = (0x20, 0x21, 0xA0, 0xA1)
     _chips: list[_Chip] = field(default_factory=lambda: [_Chip(8), _Chip(0x70)])
 
@@ -76,6 +78,8 @@ class Pic:
             chip.data(value)
         else:
             chip.command(value)
+        if self.pending is not None:
+            self.wanted()
 
     def raise_line(self, line: int) -> None:
         """An edge on a line."""

@@ -1,0 +1,170 @@
+"""A booted Linux: from a file to a machine with a shell in it.
+
+    vmlinuz + init + busybox -> PcMachine -> boot -> snapshot
+                                 snapshot -> PcMachine
+
+The snapshot's name is a hash of all that goes in, so a changed kernel, program or version of ours
+is booted anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulated_kernel.errors import EmulatedKernelError, ImageError
+from emulated_kernel.linux import boot_params, snapshot
+from emulated_kernel.linux.boot_params import load_kernel
+from emulated_kernel.linux.initramfs import initramfs, static_busybox
+from emulated_kernel.linux.pc import PcMachine
+from emulated_kernel.linux.shell import Shell
+from emulated_kernel.linux.vmlinux import Vmlinux
+from emulated_kernel.machine.clock import host_tsc_khz
+
+log = logging.getLogger(__name__)
+
+BOOT_TIMEOUT_S = 300.0
+_STALL_S = 60.0  # of a console on which nothing happens
+COMMAND_LINE = (
+    "console=ttyS0 8250.nr_uarts=2 nolapic noapic acpi=off nosmp nokaslr mitigations=off"
+    " tsc=reliable no_timer_check panic=-1 random.trust_cpu=off"
+)
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxGuest:
+    """A guest that runs. `was_restored` tells that it came from a snapshot."""
+
+    vmlinux: Vmlinux
+    machine: PcMachine
+    shell: Shell
+    was_restored: bool
+    start_s: float
+
+    def close(self) -> None:
+        """Switch it off."""
+        self.machine.close()
+
+
+def start(
+    vmlinux: Vmlinux,
+    *,
+    cache: Path | None,
+    progress: Callable[[str], None] = lambda text: None,
+    native: bool | None = None,
+) -> LinuxGuest:
+    """Restore the kernel from its snapshot in `cache`, or boot it and leave one there.
+
+    Raises ImageError for a kernel that does not come up.
+    """
+    began = time.monotonic()
+    busybox = static_busybox()
+    archive = initramfs(None if busybox is None else busybox.read_bytes())
+    file = None
+    if cache is not None:
+        file = cache / f"{_key(vmlinux, archive)}{snapshot.SUFFIX}"
+        restored = _restore(file, native)
+        if restored is not None:
+            machine, shell = restored
+            return LinuxGuest(vmlinux, machine, shell, True, time.monotonic() - began)
+    progress(f"booting Linux {vmlinux.release}")
+    machine, shell = _boot(vmlinux, archive, progress, native)
+    took = time.monotonic() - began
+    log.info("Linux %s booted in %.1f s", vmlinux.release, took)
+    if file is not None:
+        keep = file
+
+        def save() -> None:
+            try:
+                snapshot.save(machine, shell, keep)
+            except OSError as error:
+                log.warning("no snapshot: %s", error)
+
+        machine.run(save)
+    return LinuxGuest(vmlinux, machine, shell, False, took)
+
+
+def _key(vmlinux: Vmlinux, archive: bytes) -> str:
+    content = hashlib.sha256(f"{vmlinux.digest} {COMMAND_LINE}".encode())
+    content.update(archive)
+    here = Path(__file__).parent
+    for source in sorted([*here.rglob("*.py"), *(here.parent / "machine").glob("*.*")]):
+        if source.is_file():
+            content.update(source.read_bytes())
+    return content.hexdigest()[:32]
+
+
+def _restore(file: Path, native: bool | None) -> tuple[PcMachine, Shell] | None:
+    state = snapshot.read_state(file)
+    if state is None or not snapshot.is_for(state, host_tsc_khz(0.01)):
+        return None
+    machine = PcMachine(tsc_khz=state["tsc_khz"], native=native)
+    shell = Shell(machine)
+    if not machine.run(lambda: snapshot.restore(machine, shell, file, state)):
+        machine.close()
+        return None
+    machine.power_on()
+    return machine, shell
+
+
+def _boot(
+    vmlinux: Vmlinux, archive: bytes, progress: Callable[[str], None], native: bool | None
+) -> tuple[PcMachine, Shell]:
+    tsc_khz = host_tsc_khz()
+    machine = PcMachine(tsc_khz=tsc_khz, native=native)
+    try:
+        shell = Shell(machine)
+        watch = _Watch(progress)
+        machine.console.on_line = watch.line
+        # Loops a jiffy takes, which a kernel would measure: 1000/HZ of the counter's rate, halved.
+        line = f"{COMMAND_LINE} lpj={tsc_khz * 2}"
+        machine.run(lambda: load_kernel(memoryview(machine.memory.ram), vmlinux, archive, line))
+        machine.cpu.boot_state(
+            vmlinux.entry,
+            boot_params.BOOT_PARAMS,
+            boot_params.TABLES,
+            boot_params.GDT,
+            boot_params.STACK_TOP,
+        )
+        machine.power_on()
+        _wait(machine, shell, watch)
+        machine.console.on_line = lambda line: None
+        machine.run(lambda: machine.memory.enter_engine(machine.cpu.page_table_root))
+    except EmulatedKernelError as error:
+        machine.close()
+        raise ImageError(f"{vmlinux.name}: {error}") from error
+    except BaseException:
+        machine.close()
+        raise
+    return machine, shell
+
+
+class _Watch:
+    """When the console last said something, and what."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self.last = time.monotonic()
+        self.text = ""
+        self._progress = progress
+
+    def line(self, line: bytes) -> None:
+        self.last = time.monotonic()
+        self.text = line.decode("utf-8", "replace").strip()
+        if self.text:
+            self._progress(self.text)
+
+
+def _wait(machine: PcMachine, shell: Shell, watch: _Watch) -> None:
+    """Until there is a shell, or is known to be none. Raises EmulatedKernelError."""
+    end = time.monotonic() + BOOT_TIMEOUT_S
+    while not shell.wait(lambda: shell.is_ready or shell.is_missing, _POLL_S):
+        now = time.monotonic()
+        if now > end or now - watch.last > _STALL_S:
+            at = machine.run(lambda: machine.cpu.rip)
+            said = f", last it said: {watch.text}" if watch.text else ", it said nothing"
+            raise ImageError(f"its boot hangs at {at:#x}{said}")

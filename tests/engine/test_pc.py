@@ -1,0 +1,135 @@
+"""The PC as a machine, with guests of a few instructions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from emulated_kernel.linux.boot_params import GDT, STACK_TOP, TABLES
+from emulated_kernel.linux.pc import GuestDeadError, PcMachine
+
+CODE = 0x100000
+HANG = b"\xfa\xeb\xfe"  # cli; jmp $
+HALT = b"\xfa\xf4"  # cli; hlt
+UD2 = b"\x0f\x0b"
+# mov al, 0xfe; out 0x64, al
+RESET = b"\xb0\xfe\xe6\x64\xeb\xfe"
+# mov dx, 0x3f8; mov al, 'A'; out dx, al; jmp $
+PRINT = b"\x66\xba\xf8\x03\xb0\x41\xee\xeb\xfe"
+
+Start = Callable[..., PcMachine]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Switch a machine on whose guest is some code."""
+    made: list[PcMachine] = []
+
+    def switch_on(code: bytes, *, native: bool = True) -> PcMachine:
+        machine = PcMachine(tsc_khz=2_000_000, native=native)
+        made.append(machine)
+        ram = machine.memory
+        for at, entry in (
+            *((TABLES, TABLES + 0x1003), (TABLES + 0x1000, TABLES + 0x2003)),
+            (TABLES + 0x2000, 0x83),
+        ):
+            ram.ram[at : at + 8] = entry.to_bytes(8, "little")
+        for index, descriptor in enumerate((0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)):
+            ram.ram[GDT + 8 * index : GDT + 8 * index + 8] = descriptor.to_bytes(8, "little")
+        ram.ram[CODE : CODE + len(code)] = code
+        machine.cpu.boot_state(CODE, 0, TABLES, GDT, STACK_TOP)
+        machine.power_on()
+        return machine
+
+    yield switch_on
+    for machine in made:
+        machine.close()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_work_is_done_though_the_guest_never_stops(start: Start) -> None:
+    machine = start(HANG)
+    assert [machine.run(lambda number=n: number) for n in range(50)] == list(range(50))
+    assert machine.failure is None
+    assert machine.run(lambda: machine.cpu.rip) == CODE + 1
+
+
+def test_timers_run_beside_a_guest_that_is_halted(start: Start) -> None:
+    machine = start(b"\xfb\xf4\xeb\xfd")  # sti; hlt; jmp
+    came = threading.Event()
+    end = machine.every(0.01, came.set)
+    assert came.wait(20)
+    end()
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (HALT, "halted for good"),
+        (RESET, "reset its machine"),
+        (UD2, ""),  # no handler, nor one for that
+    ],
+    ids=["halt", "reset", "triple fault"],
+)
+def test_a_guest_that_cannot_go_on_is_dead_and_the_machine_is_not(
+    start: Start, code: bytes, why: str, native: bool
+) -> None:
+    machine = start(code, native=native)
+    wait_for(lambda: machine.failure is not None)
+    assert machine.failure
+    assert why in machine.failure
+    assert "\n" not in machine.failure
+    with pytest.raises(GuestDeadError):
+        machine.check_alive()
+    assert machine.run(lambda: 7) == 7
+
+
+def test_a_panic_is_the_reason_that_is_told(start: Start) -> None:
+    machine = start(HANG)
+
+    def panic() -> None:
+        for byte in b"Kernel panic - not syncing: no init\n---[ end":
+            machine.console.put(byte)
+        machine.die("the guest has halted for good")
+
+    machine.run(panic)
+    assert machine.failure == "Kernel panic - not syncing: no init"
+
+
+def test_what_the_guest_prints_is_on_the_console(start: Start) -> None:
+    machine = start(PRINT)
+    wait_for(lambda: machine.console.text() == b"A")
+
+
+def test_a_machine_is_switched_off_while_its_guest_runs() -> None:
+    before = threading.active_count()
+    machine = PcMachine(tsc_khz=2_000_000)
+    machine.memory.ram[CODE : CODE + 2] = HANG[1:]
+    machine.close()
+    assert threading.active_count() == before
+
+
+def test_the_console_keeps_whole_lines_of_the_last_that_came(start: Start) -> None:
+    machine = start(HANG)
+
+    def fill() -> None:
+        for number in range(60_000):
+            for byte in b"line %d\r\n" % number:
+                machine.console.put(byte)
+
+    machine.run(fill)
+    text = machine.console.text()
+    assert text.startswith(b"line ")
+    assert text.endswith(b"line 59999\n")
+    assert b"\r" not in text
+    assert len(text) < 1 << 19
