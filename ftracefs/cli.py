@@ -51,8 +51,8 @@ def _what_to_mount() -> argparse.ArgumentParser:
         "--kernel",
         metavar="IMAGE",
         default="builtin",
-        help="the kernel behind the files: builtin, or an ELF file of one's own"
-        " (docs/examples/elf_kernel)",
+        help="the kernel behind the files: builtin; linux, the running host's or else Debian's; a"
+        " vmlinuz; or an ELF file of one's own (docs/examples/elf_kernel)",
     )
     what.add_argument(
         "--module",
@@ -273,13 +273,19 @@ def _options(arguments: argparse.Namespace) -> Options:
     from ftracefs.mount.tracefs import Options
 
     return Options(
-        kernel=None if arguments.kernel == "builtin" else Path(arguments.kernel).resolve(),
+        kernel=_kernel(arguments.kernel),
         modules=tuple(Path(module).resolve() for module in arguments.module),
         cpus=arguments.cpus,
         clock=arguments.clock,
         isolated=arguments.isolated,
         pure=arguments.pure,
     )
+
+
+def _kernel(name: str) -> Path | None:
+    if name in {"builtin", "linux"}:
+        return None if name == "builtin" else Path(name)
+    return Path(name).resolve()
 
 
 def _build(options: Options) -> Tracefs:

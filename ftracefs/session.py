@@ -22,6 +22,7 @@ from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import function_probe
 from ftracefs.guest import load_guest
+from ftracefs.linux_session import LinuxSession, is_linux
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.guest_files import GuestFiles
 from ftracefs.mount.mirrored import IsolatedCallers, MirroredCallers
@@ -143,7 +144,13 @@ class Session:
 
 def build(options: Options) -> Tracefs:
     """What `ftracefs mount` mounts. Raises ImageError for a kernel that cannot be run."""
-    session = Session(options) if options.kernel is None else BareSession(options)
+    session: Session | BareSession | LinuxSession
+    if options.kernel is None:
+        session = Session(options)
+    elif is_linux(options.kernel):
+        session = LinuxSession(options)
+    else:
+        session = BareSession(options)
     return Tracefs(
         session.root, session.callers, session.close, session.reset, session.kallsyms_text
     )

@@ -21,12 +21,13 @@ from ftracefs.files.base import Caller, Directory, TracefsFile
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.emulator import CallFile
 from ftracefs.files.instances import Instances
+from ftracefs.files.linux_guest import ShellFile
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, free_snapshot
 from ftracefs.trace.tracing import Tracing
 
 # What reads as records or figures, and what is put back by hand.
 _NOT_COMPARED = re.compile(
-    r"(.*/)?(trace|snapshot|buffer_size_kb|error_log)|trace_stat/.*|emulator/call"
+    r"(.*/)?(trace|snapshot|buffer_size_kb|error_log)|trace_stat/.*|emulator/(call|sh)"
 )
 _PASSES = 4  # a file may be refused until another one is back
 _FIRST = ("current_tracer", "emulator/sysctl/ftrace_enabled")
@@ -132,6 +133,8 @@ class FirstValues:
         for _, file in _files(self._root):
             if isinstance(file, CallFile):
                 file.last = ""
+            elif isinstance(file, ShellFile):
+                file.guest.shell.output = b""
 
 
 def _directories(root: Directory) -> Iterator[tuple[str, Directory]]:

@@ -6,7 +6,7 @@ kernel/trace/trace.c, and the ftrace_init_tracefs family of kernel/trace/ftrace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ftracefs.files import (
@@ -155,15 +155,20 @@ SYSCTL_FILES = (
 )
 
 
-def build_tree(tracing: Tracing, *, pure: bool = False) -> Directory:
-    """The root of the mount; `pure` leaves out what Linux does not have."""
+def build_tree(
+    tracing: Tracing, *, pure: bool = False, emulator: Mapping[str, Node] | None = None
+) -> Directory:
+    """The root of the mount; `pure` leaves out what Linux does not have.
+
+    `emulator` is what a kernel has in emulator/ for itself, some of it in place of the usual.
+    """
     tr = tracing.global_trace
     entries = init_tracer_tracefs(tr)
     entries |= {file.name: _with_mode(file.make(tr), file.mode) for file in TOP_FILES}
     entries["trace_stat"] = profile.trace_stat(tr)
     entries["instances"] = Instances(tracing, trace_array_create_dir)
     if not pure:
-        entries["emulator"] = _emulator(tracing)
+        entries["emulator"] = _emulator(tracing, emulator or {})
         entries["README"] = _with_mode(info.readme_with_emulator(), entries["README"].mode)
     root = Directory({name: entries[name] for name in sorted(entries)})
     root.mode = ROOT_MODE
@@ -199,14 +204,14 @@ def tracing_init_tracefs_percpu(tr: TraceArray) -> Directory:
     )
 
 
-def _emulator(tracing: Tracing) -> Directory:
+def _emulator(tracing: Tracing, own: Mapping[str, Node]) -> Directory:
     entries: dict[str, Node] = {
         file.name: _with_mode(file.make(tracing), file.mode) for file in EMULATOR_FILES
     }
     entries["sysctl"] = Directory(
         {file.name: _with_mode(file.make(tracing), file.mode) for file in SYSCTL_FILES}
     )
-    return Directory({**entries, "text": TextDirectory(tracing)})
+    return Directory({**entries, "text": TextDirectory(tracing), **own})
 
 
 def _with_mode(file: TracefsFile, mode: int) -> TracefsFile:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from emulated_kernel.errors import EmulatedKernelError
-from emulated_kernel.machine import Machine
+from emulated_kernel.machine import EmulatedMachine, Machine
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import Answer, Asleep, Task, TaskDied, Tasks
 from ftracefs.errors import TracefsError
@@ -103,7 +103,7 @@ class _Stat:
 class IsolatedCallers:
     """Nothing of the host reaches the guest: actions run, and nothing else does."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: EmulatedMachine) -> None:
         self._machine = machine
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:

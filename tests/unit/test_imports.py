@@ -27,6 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("ftracefs.files",),
     ("ftracefs.mount",),
     ("ftracefs.bare_session",),
+    ("ftracefs.linux_session",),
     ("ftracefs.session",),
     ("ftracefs.testing",),
     ("ftracefs.cli", "ftracefs.pytest_plugin"),

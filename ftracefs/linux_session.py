@@ -1,0 +1,113 @@
+"""A session over a distribution's kernel, booted in the daemon.
+
+The guest runs all the time; the host's work is done between two blocks of its code. Who touches the
+mount does not live in the guest: its processes are those that `emulator/sh` starts there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from emulated_kernel.errors import ImageError
+from emulated_kernel.images.linux import linux_image
+from emulated_kernel.linux import cache_directory, load_vmlinuz
+from emulated_kernel.linux.find import find_linux
+from emulated_kernel.linux.guest import start
+from emulated_kernel.linux.memory import PC, PERCPU
+from ftracefs.bare_session import load_ftrace
+from ftracefs.files import linux_guest
+from ftracefs.files.reset import FirstValues
+from ftracefs.files.table import build_tree
+from ftracefs.guest import Linux, load_guest
+from ftracefs.mount.mirrored import IsolatedCallers
+from ftracefs.mount.tracefs import Options
+from ftracefs.trace.tracing import Tracing
+
+HOST_KERNEL = Path("linux")
+"""What stands for the running host's kernel, else Debian's."""
+
+
+_ELF_ENTRY_LIMIT = 1 << 32  # of a Linux it is a physical address
+
+
+def is_linux(path: Path) -> bool:
+    """Whether what is to be run is a Linux: the name for one, a vmlinuz, or its ELF file."""
+    if path == HOST_KERNEL:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(0x206)
+    except OSError:
+        return False
+    if head[:4] == b"\x7fELF":
+        return len(head) > 32 and 0 < int.from_bytes(head[24:32], "little") < _ELF_ENTRY_LIMIT
+    return head[0x202:0x206] == b"HdrS"
+
+
+class LinuxSession:
+    """A running tracefs without its mount. Raises ImageError for a kernel that does not boot."""
+
+    def __init__(self, options: Options) -> None:
+        assert options.kernel is not None
+        if options.clock != "real":
+            raise ImageError("a booted kernel has the real clock only")
+        if options.modules:
+            raise ImageError("a booted kernel takes no modules of one's own")
+        cache = cache_directory()
+        progress = _Progress()
+        path = options.kernel
+        if path == HOST_KERNEL:
+            path = find_linux(cache, progress)
+        self.vmlinux = load_vmlinuz(path)
+        self.guest = start(self.vmlinux, cache=cache, progress=progress)
+        progress.end()
+        self.machine = self.guest.machine
+        try:
+            self._start(options)
+        except BaseException:
+            self.machine.close()
+            raise
+
+    def _start(self, options: Options) -> None:
+        machine = self.machine
+        self.image = linux_image(self.vmlinux)
+        offsets = self.image.linux
+        assert offsets is not None
+        machine.run(
+            lambda: machine.take_kernel(self.image, self.vmlinux.symbol("__per_cpu_offset"))
+        )
+        code = load_guest(self.image.labels, linux=Linux(PC, PERCPU, offsets))
+        self.ftrace = load_ftrace(machine, self.image, code)
+        self.tracing = machine.run(lambda: Tracing(machine, self.image, self.ftrace, code))
+        own = linux_guest.files(self.guest, self.tracing)
+        self.root = build_tree(self.tracing, pure=options.pure, emulator=own)
+        first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
+        self.reset = lambda: machine.run(first_values.restore)
+        self.callers = IsolatedCallers(machine)
+
+    def kallsyms_text(self) -> str:
+        """The symbols of kernel and engine, as /proc/kallsyms has them."""
+        return self.machine.run(self.ftrace.kallsyms.text)
+
+    def close(self) -> None:
+        """Switch the guest off."""
+        self.guest.close()
+
+
+class _Progress:
+    """The last line of the guest's console, on a terminal."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+        self._used = False
+
+    def __call__(self, text: str) -> None:
+        if self._shows:
+            line = "".join(c if c.isprintable() else "?" for c in text)[:100]
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+            self._used = True
+
+    def end(self) -> None:
+        if self._used:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,278 @@
+"""A distribution's kernel, booted, and the engine in it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.linux_kernel import require_linux
+from support.shell import Shell
+
+from emulated_kernel.errors import ImageError
+from emulated_kernel.linux import cache_directory, load_vmlinuz, snapshot
+from emulated_kernel.linux.guest import LinuxGuest, start
+from ftracefs.errors import TracefsError
+from ftracefs.linux_session import LinuxSession
+from ftracefs.mount.tracefs import Options
+
+pytestmark = pytest.mark.timeout(300)
+
+NOP5 = bytes.fromhex("0f1f440000")
+
+
+class LinuxShell(Shell):
+    """The files of a session, and the guest's shell behind one of them."""
+
+    session: LinuxSession  # type: ignore[assignment]
+
+    def sh(self, command: str) -> str:
+        """Run a command line in the guest."""
+        self.echo(command, "emulator/sh")
+        return self.cat("emulator/sh")
+
+
+def switched_on() -> Iterator[LinuxShell]:
+    session = LinuxSession(Options(kernel=require_linux(), cpus=1))
+    try:
+        if session.guest.shell.is_missing:
+            pytest.skip("no static busybox")
+        yield LinuxShell(session)  # type: ignore[arg-type]
+    finally:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def booted() -> Iterator[LinuxShell]:
+    yield from switched_on()
+
+
+@pytest.fixture
+def linux(booted: LinuxShell) -> Iterator[LinuxShell]:
+    """The guest with nothing traced."""
+    yield booted
+    booted.session.reset()
+    assert booted.session.machine.failure is None
+
+
+@pytest.fixture
+def doomed() -> Iterator[LinuxShell]:
+    """A guest of the test's own."""
+    yield from switched_on()
+
+
+# --- the guest ------------------------------------------------------------------------------------
+
+
+def test_a_command_line_runs_in_the_guests_shell(linux: LinuxShell) -> None:
+    assert linux.sh("uname -r") == linux.session.vmlinux.release + "\n"
+    assert linux.sh("cat /proc/version") == linux.session.vmlinux.banner + "\n"
+    assert linux.sh("printf 'a\\tb\\n'; for i in 1 2; do\necho $i\ndone") == "a\tb\n1\n2\n"
+    assert linux.sh("cd /tmp; exec 2>&1; ls nothing").startswith("ls: nothing")
+    assert linux.sh("pwd") == "/tmp\n"
+
+
+def test_the_shell_comes_back_when_it_is_told_to_exit(linux: LinuxShell) -> None:
+    linux.sh("exit 3")
+    assert linux.sh("echo here") == "here\n"
+
+
+def test_the_console_is_the_kernels(linux: LinuxShell) -> None:
+    assert linux.session.vmlinux.banner.split("#")[0] in linux.cat("emulator/console")
+    linux.sh("echo '<1>ftracefs was here' > /dev/kmsg")
+    assert "ftracefs was here\n" in linux.cat("emulator/console")
+
+
+def test_time_in_the_guest_goes_as_fast_as_outside(linux: LinuxShell) -> None:
+    def uptime() -> float:
+        return float(linux.sh("cat /proc/uptime").split()[0])
+
+    began, inside = time.monotonic(), uptime()
+    linux.sh("sleep 1")
+    passed, inside = time.monotonic() - began, uptime() - inside
+    assert 1 <= inside <= passed + 0.2
+
+
+def test_a_restored_guest_goes_on_where_the_booted_one_was(booted: LinuxShell) -> None:
+    guest = booted.session.guest
+    other = start(guest.vmlinux, cache=cache_directory())
+    try:
+        assert other.was_restored
+        assert b"Run /init" in other.machine.console.text()
+        assert run(other, b"uname -r") == guest.vmlinux.release.encode() + b"\n"
+        uptime = float(run(other, b"cat /proc/uptime").split()[0])
+        assert uptime < float(booted.sh("cat /proc/uptime").split()[0]) + 60
+    finally:
+        other.close()
+
+
+def run(guest: LinuxGuest, command: bytes) -> bytes:
+    assert guest.machine.run(lambda: guest.shell.start(command))
+    assert guest.shell.wait(lambda: guest.shell.is_ready, 100)
+    return guest.shell.output
+
+
+def test_without_native_hooks_the_guest_does_the_same(booted: LinuxShell) -> None:
+    guest = start(booted.session.vmlinux, cache=cache_directory(), native=False)
+    try:
+        command = b"seq 1000 | md5sum; (exit 7); echo $?"
+        output = run(guest, command)
+        assert output == booted.sh(command.decode()).encode()
+        assert output.split()[0] == hashlib.md5(_numbers(1000)).hexdigest().encode()
+    finally:
+        guest.close()
+
+
+def _numbers(last: int) -> bytes:
+    return b"".join(b"%d\n" % number for number in range(1, last + 1))
+
+
+def test_a_broken_snapshot_is_no_snapshot(booted: LinuxShell, tmp_path: Path) -> None:
+    directory = cache_directory()
+    assert directory is not None
+    newest = max(directory.glob(f"*{snapshot.SUFFIX}"), key=lambda file: file.stat().st_mtime)
+    size = newest.stat().st_size
+    with newest.open("rb") as stream:
+        stream.seek(size - (1 << 17))
+        tail = stream.read()
+    for name, change in {
+        "short": lambda data: data[:-1],
+        "other": lambda data: data[:-16] + b"x" * 16,
+        "empty": lambda data: b"",
+    }.items():
+        file = tmp_path / name
+        with file.open("wb") as stream:
+            stream.seek(size - (1 << 17))
+            stream.write(change(tail))
+        assert snapshot.read_state(file) is None
+    assert snapshot.read_state(newest) is not None
+    assert snapshot.read_state(tmp_path / "missing") is None
+
+
+def test_a_snapshot_is_not_for_a_host_where_time_goes_otherwise() -> None:
+    assert snapshot.is_for({"tsc_khz": 2_000_000}, 2_000_100)
+    assert not snapshot.is_for({"tsc_khz": 2_000_000}, 2_100_000)
+    assert not snapshot.is_for({}, 2_000_000)
+
+
+def test_a_boot_can_be_given_up() -> None:
+    vmlinux = load_vmlinuz(require_linux())
+    lines: list[str] = []
+
+    class GivenUp(Exception):
+        pass
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        if len(lines) > 3:
+            raise GivenUp
+
+    began = time.monotonic()
+    with pytest.raises(ImageError, match="internal error: GivenUp"):
+        start(vmlinux, cache=None, progress=progress)
+    assert time.monotonic() - began < 60
+
+
+def test_a_guest_that_panics_answers_with_an_error(doomed: LinuxShell) -> None:
+    with pytest.raises(TracefsError, match="Kernel panic") as error:
+        doomed.echo("echo c > /proc/sysrq-trigger", "emulator/sh")
+    assert error.value.errno == errno.EIO
+    with pytest.raises(TracefsError, match="Kernel panic"):
+        doomed.echo("uname", "emulator/sh")
+    assert "state:        dead: Kernel panic" in doomed.cat("emulator/kernel")
+    doomed.echo("function", "current_tracer")  # its text can still be written
+    assert doomed.cat("current_tracer") == "function\n"
+
+
+def test_a_guest_that_is_switched_off_is_dead(doomed: LinuxShell) -> None:
+    with pytest.raises(TracefsError, match="halted for good"):
+        doomed.echo("poweroff -f", "emulator/sh")
+
+
+# --- the engine in it -----------------------------------------------------------------------------
+
+
+def traced(linux: LinuxShell, comm: str) -> list[str]:
+    """The functions that a command called, in their order."""
+    line = re.compile(rf"^ *{comm}-\d+ .*: ([\w.]+) <-", re.M)
+    return line.findall(linux.cat("trace"))
+
+
+def test_each_read_of_a_program_is_one_record(linux: LinuxShell) -> None:
+    linux.echo("16384", "buffer_size_kb")
+    linux.echo("vfs_read", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    said = linux.sh("dd if=/dev/zero of=/dev/null bs=1 count=100000 2>&1")
+    assert said.splitlines()[:2] == ["100000+0 records in", "100000+0 records out"]
+    assert traced(linux, "dd") == ["vfs_read"] * 100_000
+    assert "overrun: 0\n" in linux.cat("per_cpu/cpu0/stats")
+
+
+def test_records_tell_the_guests_own_tasks(linux: LinuxShell) -> None:
+    linux.echo("vfs_read", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    (pid,) = linux.sh("sh -c 'echo $$; exec wc /proc/uptime > /dev/null'").split()
+    assert re.search(rf"^ *wc-{pid} +\[000\] \S+ +[\d.]+: vfs_read <-", linux.cat("trace"), re.M)
+
+
+def test_the_same_functions_are_traced_as_by_the_guests_own_tracer(linux: LinuxShell) -> None:
+    own = "/sys/kernel/tracing"
+    command = "cat /proc/version > /dev/null"
+    wanted = "vfs_* ksys_* do_sys_* proc_reg_* seq_* dput mntput path_openat"
+    linux.sh(command)
+    linux.sh(f"cd {own}; echo '{wanted}' > set_ftrace_filter; echo function > current_tracer")
+    linux.sh(f"echo > trace; {command}; echo 0 > tracing_on")
+    text = linux.sh("grep ' cat-' trace; echo nop > current_tracer; echo 1 > tracing_on; cd /")
+    theirs = re.findall(r"^ *cat-\d+ .*: ([\w.]+) <-", text, re.M)
+    linux.echo(wanted, "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    linux.sh(command)
+    assert len(theirs) > 20
+    assert traced(linux, "cat") == theirs
+
+
+def test_a_graph_is_of_the_calls_that_were_made(linux: LinuxShell) -> None:
+    linux.echo("1", "options/funcgraph-proc")
+    linux.echo("vfs_read", "set_graph_function")
+    linux.echo("function_graph", "current_tracer")
+    linux.sh("wc /proc/version > /dev/null")
+    lines = [line for line in linux.cat("trace").splitlines() if re.match(r" 0\) +wc-\d+ ", line)]
+    calls = [line.rpartition("|")[2].rstrip() for line in lines]
+    depth = 0
+    for call in calls:
+        depth -= call.lstrip().startswith("}")
+        assert len(call) - len(call.lstrip()) == 2 + 2 * depth, call
+        depth += call.endswith("{")
+    assert depth == 0
+    names = [call.strip(" (){;}") for call in calls]
+    assert names[0] == "vfs_read"
+    assert "version_proc_show" in names
+
+
+def test_all_sites_come_and_go_under_a_running_guest(linux: LinuxShell) -> None:
+    session = linux.session
+    sites = np.array(session.image.mcount, dtype=np.uint64)
+    poke = session.ftrace.text_poke
+    before = session.machine.run(lambda: poke.read(sites).copy())
+    work = "seq 1000 | gzip | zcat | md5sum"
+    said = linux.sh(work)
+    assert said.split()[0] == hashlib.md5(_numbers(1000)).hexdigest()
+    linux.sh(f"(while [ ! -e /tmp/stop ]; do {work}; done > /tmp/sums) &")
+    for round_number in range(6):
+        linux.echo("function_graph" if round_number % 4 == 3 else "function", "current_tracer")
+        if round_number % 2:
+            assert linux.sh(work) == said
+        linux.echo("nop", "current_tracer")
+    linux.sh("touch /tmp/stop; wait; rm /tmp/stop")
+    sums = set(linux.sh("cat /tmp/sums").splitlines())
+    assert sums == {said.strip()}
+    after = session.machine.run(lambda: poke.read(sites))
+    assert (after == before).all()
+    assert {row.tobytes() for row in after} == {NOP5}
+    bad = linux.sh("dmesg | grep -E 'WARN|BUG|Oops|stall|Call Trace'")
+    assert bad == ""
