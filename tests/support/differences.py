@@ -13,8 +13,9 @@ All other entries are about one place, and stand in the order of the places:
     -...                                    all of its lines up to the next line here, or to the
                                             end of the section
     +a line that we give instead
-    ?REGEX                                  any number of lines that it matches as a whole
-    ~REGEX                                  the same, where the recorded lines may come too
+    ?REGEX                                  lines of ours that it matches as a whole, at least one
+    ~REGEX                                  the same, where it may as well be those of the recording
+    *REGEX                                  the same, where there may be none at all
 
 Texts agree when the recording, changed in every one of these places, is the other text. So a
 difference that is not listed shows, and so does an entry that is no difference any more.
@@ -28,6 +29,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 REST = "..."
+PATTERNS = "?~*"  # with which a line begins that is one
+MAY_AGREE = "~*"
 SHOWN = 60  # lines
 SECTION = ("==> ", "### ")  # how its first line begins
 
@@ -54,19 +57,23 @@ class Hunk:
 
     @property
     def may_agree(self) -> bool:
-        return any(self.with_prefix("~"))
+        return any(self.with_prefix(MAY_AGREE))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A line that is to come, or any number of lines."""
+    """A line that is to come, or some lines of a pattern."""
 
     line: str
     pattern: re.Pattern[str] | None = None
     hunk: Hunk | None = None
+    may_be_none: bool = False
 
     def __str__(self) -> str:
         return f"?{self.line}" if self.pattern else self.line
+
+    def is_it(self, line: str) -> bool:
+        return bool(self.pattern.fullmatch(line)) if self.pattern else self.line == line
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class Differences:
                 continue
             else:
                 assert hunks, f"{number}: no reason: {line}"
-                assert line[0] in " -+?~", f"{number}: not a line of a hunk: {line}"
+                assert line[0] in f" -+{PATTERNS}", f"{number}: not a line of a hunk: {line}"
                 hunks[-1] = replace(hunks[-1], lines=(*hunks[-1].lines, line))
         return cls(tuple(rules), tuple(hunks))
 
@@ -149,10 +156,10 @@ class Differences:
         for hunk in self.hunks:
             begin, end = self._place(hunk, recorded, at)
             wanted += [Wanted(line) for line in recorded[at:begin]]
-            for line in hunk.with_prefix(" +?~"):
-                pattern = re.compile(line[1:]) if line[0] in "?~" else None
+            for line in hunk.with_prefix(f" +{PATTERNS}"):
+                pattern = re.compile(line[1:]) if line[0] in PATTERNS else None
                 text = line[1:] if pattern else self._ruled(line[1:])
-                wanted.append(Wanted(text, pattern, hunk))
+                wanted.append(Wanted(text, pattern, hunk, line[0] == "*"))
             instead[hunk] = recorded[begin:end]
             at = end
         return Changed(wanted + [Wanted(line) for line in recorded[at:]], instead)
@@ -214,35 +221,33 @@ def _shown(wanted: list[Wanted], got: list[str]) -> str:
     return "\n".join(diff)
 
 
+def _with_none(
+    wanted: list[Wanted], states: dict[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """`states`, and those after lines of which there may be none."""
+    for state in sorted(states):
+        origin = states[state]
+        while state < len(wanted) and wanted[state].may_be_none and state + 1 not in states:
+            state += 1
+            states[state] = origin
+    return states
+
+
 def match(wanted: list[Wanted], lines: list[str]) -> tuple[list[int], int]:
     """Which of `wanted` each line is, as far as they fit, and how much of `wanted` has come."""
-    last = len(wanted)
-
-    def reached(states: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        """With those after which any number of lines may as well be none."""
-        for state in sorted(states):
-            origin = states[state]
-            while state < last and wanted[state].pattern and state + 1 not in states:
-                state += 1
-                states[state] = origin
-        return states
-
     # By how much of `wanted` has come: the state before the last line, and what that line is.
-    steps = [reached({0: (0, 0)})]
+    steps: list[dict[int, tuple[int, int]]] = [_with_none(wanted, {0: (0, 0)})]
     for line in lines:
         states: dict[int, tuple[int, int]] = {}
         for state in steps[-1]:
-            if state == last:
+            if state == len(wanted) or not wanted[state].is_it(line):
                 continue
-            one = wanted[state]
-            if one.pattern is None:
-                if one.line == line:
-                    states.setdefault(state + 1, (state, state))
-            elif one.pattern.fullmatch(line):
+            states.setdefault(state + 1, (state, state))
+            if wanted[state].pattern:
                 states.setdefault(state, (state, state))
         if not states:
             break
-        steps.append(reached(states))
+        steps.append(_with_none(wanted, states))
     taken = []
     end = state = max(steps[-1])
     for states in reversed(steps[1:]):

@@ -49,13 +49,22 @@ def test_the_rest_of_a_section_ends_with_it_or_with_the_next_line() -> None:
     assert unexpected("@ why\n-a 1\n-...\n+x\n e\n", ["### one", "x", *RECORDED[3:]])
 
 
-def test_any_number_of_lines_that_a_pattern_matches_but_not_the_recorded_ones() -> None:
+def test_lines_that_a_pattern_matches_but_not_the_recorded_ones() -> None:
     listed = "@ why\n-b\n-c\n?[bcx]\n"
-    for lines in ([], ["x"], ["x", "b", "c", "x"]):
+    for lines in (["x"], ["x", "b", "c", "x"]):
         assert unexpected(listed, [*RECORDED[:2], *lines, *RECORDED[4:]]) == ""
-    assert unexpected(listed, [*RECORDED[:2], "y", *RECORDED[4:]])
+    for lines in ([], ["y"], ["x", "y"]):
+        assert unexpected(listed, [*RECORDED[:2], *lines, *RECORDED[4:]])
     assert "no difference any more: why" in unexpected(listed, RECORDED)
     assert unexpected(listed.replace("?", "~"), RECORDED) == ""
+
+
+def test_lines_that_may_be_none() -> None:
+    listed = "@ why\n-b\n-c\n*[bcx]\n*z\n"
+    for lines in ([], ["x"], ["z"], ["x", "z", "z"]):
+        assert unexpected(listed, [*RECORDED[:2], *lines, *RECORDED[4:]]) == ""
+    assert unexpected(listed, RECORDED) == ""
+    assert unexpected(listed, [*RECORDED[:2], "z", "x", *RECORDED[4:]])
 
 
 def test_a_rule_is_about_every_line() -> None:
