@@ -10,7 +10,7 @@
 # packages, and libfuse 2 and fusermount by apt-get where that may be done; otherwise it prints the
 # command to type. OPTION is one of `ftracefs mount`:
 #
-#   --kernel IMAGE    builtin, or an ELF file of one's own
+#   --kernel IMAGE    builtin; linux, the running host's or else Debian's; a vmlinuz; an ELF file
 #   --module FILE     an object file, a module of one's own for that kernel
 #   --cpus N          number of vCPUs, 1 to 8
 #   --clock CLOCK     real or virtual
@@ -75,6 +75,19 @@ prepare_system() {
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 }
 
+# The shell and the tools of a guest that is a Linux; it boots without them.
+prepare_guest() { # KERNEL
+    case $1 in
+    linux | *vmlinu[xz]*) ;;
+    *) return 0 ;;
+    esac
+    local file
+    for file in /bin/busybox /usr/bin/busybox /usr/bin/busybox.static; do
+        [ ! -x "$file" ] || ! "$file" true 2>/dev/null || return 0
+    done
+    install_packages busybox-static || say "the guest will have no shell"
+}
+
 is_new_enough() { # PYTHON
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
@@ -112,7 +125,7 @@ prepare_python() {
         "$base" -m venv --clear "$venv" || return 1
     fi
     rm -f "$stamp"
-    "$python" -m pip install --quiet --disable-pip-version-check --editable "$root[linux]" || return 1
+    "$python" -m pip install --quiet --disable-pip-version-check --editable "${root}[linux]" || return 1
     fingerprint >"$stamp"
 }
 
@@ -124,6 +137,7 @@ is_mounted() { # DIRECTORY
 
 action=mount
 mountpoint=
+kernel=builtin
 options=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -137,6 +151,7 @@ while [ $# -gt 0 ]; do
         ;;
     --kernel | --module | --cpus | --clock | --log)
         [ $# -gt 1 ] || usage "$1 needs a value"
+        [ "$1" != --kernel ] || kernel=$2
         options+=("$1" "$2")
         shift
         ;;
@@ -166,6 +181,7 @@ unmount)
 mount)
     prepare_python
     prepare_system
+    prepare_guest "$kernel"
     if ! [ -d "$mountpoint" ] && ! is_mounted "$mountpoint"; then
         mkdir -p -- "$mountpoint"
     fi

@@ -58,7 +58,7 @@ class LinuxSession:
         progress = _Progress()
         path = options.kernel
         if path == HOST_KERNEL:
-            path = find_linux(cache, progress)
+            path = find_linux(cache, lambda text: print(f"ftracefs: {text}", file=sys.stderr))
         self.vmlinux = load_vmlinuz(path)
         self.guest = start(self.vmlinux, cache=cache, progress=progress)
         progress.end()

@@ -18,7 +18,7 @@ complete -c ftracefs -n __fish_use_subcommand -a reset -d 'put every file back t
 complete -c ftracefs -n __fish_use_subcommand -a check -d 'say what this host lacks'
 
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -s h -l help -d 'show this help message and exit'
-complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin, or an ELF file of one\'s own (docs/examples/elf_kernel)'
+complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin; linux, the running host\'s or else Debian\'s; a vmlinuz; or an ELF file of one\'s own (docs/examples/elf_kernel)'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l module -r -F -d 'load a module of one\'s own into that kernel, an object file; may be given repeatedly'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l cpus -x -a '1 2 3 4 5 6 7 8' -d 'number of vCPUs, 1 to 8 (default 2)'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l clock -x -a 'real virtual' -d 'real follows the host\'s time; virtual steps evenly, the same in every run'
@@ -30,7 +30,7 @@ complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l until-eof -d 'unm
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -x -a '(__fish_complete_directories)'
 
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -s h -l help -d 'show this help message and exit'
-complete -c ftracefs -n '__fish_seen_subcommand_from run' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin, or an ELF file of one\'s own (docs/examples/elf_kernel)'
+complete -c ftracefs -n '__fish_seen_subcommand_from run' -l kernel -r -F -a builtin -d 'the kernel behind the files: builtin; linux, the running host\'s or else Debian\'s; a vmlinuz; or an ELF file of one\'s own (docs/examples/elf_kernel)'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l module -r -F -d 'load a module of one\'s own into that kernel, an object file; may be given repeatedly'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l cpus -x -a '1 2 3 4 5 6 7 8' -d 'number of vCPUs, 1 to 8 (default 2)'
 complete -c ftracefs -n '__fish_seen_subcommand_from run' -l clock -x -a 'real virtual' -d 'real follows the host\'s time; virtual steps evenly, the same in every run'
