@@ -324,11 +324,13 @@ class PcMachine(EmulatedMachine):
         cpu.set(**dict(zip(_SYSV_ARGUMENTS, arguments, strict=False)))
         outer, self._running, self._slice_since = self._running, cpu, time.monotonic()
         try:
-            while cpu.run() is Stop.TOLD:  # interrupts are off: it runs to its end
+            # Interrupts are off: it runs to its end, whoever waits for a turn meanwhile.
+            while cpu.rip != self._returned:
+                cpu.hooks.clear_turn()
+                if cpu.run() is Stop.HALT and cpu.rip != self._returned:
+                    raise GuestFault(f"hlt at {cpu.rip - 1:#x}", vector=-1, rip=cpu.rip - 1)
                 if self._timed_out:
                     raise GuestTimeout(f"no return within {thread.BUDGET_S:g} s")
-            if cpu.rip != self._returned:
-                raise GuestFault(f"hlt at {cpu.rip - 1:#x}", vector=-1, rip=cpu.rip - 1)
             return cpu.get("rax")[0]
         finally:
             self._timed_out = False
