@@ -83,24 +83,31 @@ def _run_ns(pid: int) -> int:
 
 FIRST_LINE = """
 set -e
-"$1/mount.sh" "$2" >/dev/null
-cd "$2"
+clone=$1 mount=$2
+shift
+"$clone/mount.sh" "$@" >/dev/null
+cd "$mount"
 echo 'vfs_*' > set_ftrace_filter
 echo function > current_tracer
 read -r line < trace_pipe
 """
 
 
-def _start(peer: dict[str, float], scratch: Path) -> Iterator[Figure]:
-    mount = scratch / "start"
+def first_line(mount: Path, *options: str) -> list[float]:
+    """Milliseconds from mount.sh to a line of trace_pipe; the first run warms up."""
     runs = []
     for _ in range(RUNS + 1):
         mount.mkdir(exist_ok=True)
-        command = ["bash", "-c", FIRST_LINE, "first_line", str(ROOT), str(mount)]
+        command = ["bash", "-c", FIRST_LINE, "first_line", str(ROOT), str(mount), *options]
         runs.append(_seconds(lambda: subprocess.run(command, check=True)) * 1e3)  # noqa: B023
         subprocess.run([ROOT / "mount.sh", "--unmount", mount], check=True, capture_output=True)
+    return runs[1:]
+
+
+def _start(peer: dict[str, float], scratch: Path) -> Iterator[Figure]:
     name = "mount to first line"
-    yield of_runs(f"{name} of trace_pipe", runs[1:], "ms", reach=1000, peer=peer[name])
+    runs = first_line(scratch / "start")
+    yield of_runs(f"{name} of trace_pipe", runs, "ms", reach=1000, peer=peer[name])
 
 
 def _reading(peer: dict[str, float], mount: Path) -> Iterator[Figure]:

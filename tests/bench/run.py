@@ -2,7 +2,7 @@
 
     tests/bench/run.sh [--json FILE] [--peer FILE] [GROUP...]
 
-GROUP is hot_path, patching, output or mount; all by default.
+GROUP is hot_path, patching, output, mount or linux; all by default.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.figures import Figure, table, write_json
 from bench.peer import peer_figures
 
-GROUPS = ("hot_path", "patching", "output", "mount")
+GROUPS = ("hot_path", "patching", "output", "mount", "linux")
 
 
 def main() -> int:

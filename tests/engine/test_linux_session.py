@@ -1,55 +1,31 @@
-"""A distribution's kernel, booted, and the engine in it."""
+"""A distribution's kernel, booted or restored, and the shell in it."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.linux_kernel import require_linux
-from support.shell import Shell
+from support.linux_session import LinuxShell, switched_on
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import cache_directory, load_vmlinuz, snapshot
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
-from ftracefs.linux_session import LinuxSession
-from ftracefs.mount.tracefs import Options
 
 pytestmark = pytest.mark.timeout(300)
 
 NOP5 = bytes.fromhex("0f1f440000")
 
 
-class LinuxShell(Shell):
-    """The files of a session, and the guest's shell behind one of them."""
-
-    session: LinuxSession  # type: ignore[assignment]
-
-    def sh(self, command: str) -> str:
-        """Run a command line in the guest."""
-        self.echo(command, "emulator/sh")
-        return self.cat("emulator/sh")
-
-
-def switched_on() -> Iterator[LinuxShell]:
-    session = LinuxSession(Options(kernel=require_linux(), cpus=1))
-    try:
-        if session.guest.shell.is_missing:
-            pytest.skip("no static busybox")
-        yield LinuxShell(session)  # type: ignore[arg-type]
-    finally:
-        session.close()
-
-
 @pytest.fixture(scope="module")
 def booted() -> Iterator[LinuxShell]:
-    yield from switched_on()
+    with switched_on() as made:
+        yield made
 
 
 @pytest.fixture
@@ -63,7 +39,8 @@ def linux(booted: LinuxShell) -> Iterator[LinuxShell]:
 @pytest.fixture
 def doomed() -> Iterator[LinuxShell]:
     """A guest of the test's own."""
-    yield from switched_on()
+    with switched_on() as made:
+        yield made
 
 
 # --- the guest ------------------------------------------------------------------------------------
@@ -192,87 +169,3 @@ def test_a_guest_that_panics_answers_with_an_error(doomed: LinuxShell) -> None:
 def test_a_guest_that_is_switched_off_is_dead(doomed: LinuxShell) -> None:
     with pytest.raises(TracefsError, match="halted for good"):
         doomed.echo("poweroff -f", "emulator/sh")
-
-
-# --- the engine in it -----------------------------------------------------------------------------
-
-
-def traced(linux: LinuxShell, comm: str) -> list[str]:
-    """The functions that a command called, in their order."""
-    line = re.compile(rf"^ *{comm}-\d+ .*: ([\w.]+) <-", re.M)
-    return line.findall(linux.cat("trace"))
-
-
-def test_each_read_of_a_program_is_one_record(linux: LinuxShell) -> None:
-    linux.echo("16384", "buffer_size_kb")
-    linux.echo("vfs_read", "set_ftrace_filter")
-    linux.echo("function", "current_tracer")
-    said = linux.sh("dd if=/dev/zero of=/dev/null bs=1 count=100000 2>&1")
-    assert said.splitlines()[:2] == ["100000+0 records in", "100000+0 records out"]
-    assert traced(linux, "dd") == ["vfs_read"] * 100_000
-    assert "overrun: 0\n" in linux.cat("per_cpu/cpu0/stats")
-
-
-def test_records_tell_the_guests_own_tasks(linux: LinuxShell) -> None:
-    linux.echo("vfs_read", "set_ftrace_filter")
-    linux.echo("function", "current_tracer")
-    (pid,) = linux.sh("sh -c 'echo $$; exec wc /proc/uptime > /dev/null'").split()
-    assert re.search(rf"^ *wc-{pid} +\[000\] \S+ +[\d.]+: vfs_read <-", linux.cat("trace"), re.M)
-
-
-def test_the_same_functions_are_traced_as_by_the_guests_own_tracer(linux: LinuxShell) -> None:
-    own = "/sys/kernel/tracing"
-    command = "cat /proc/version > /dev/null"
-    wanted = "vfs_* ksys_* do_sys_* proc_reg_* seq_* dput mntput path_openat"
-    linux.sh(command)
-    linux.sh(f"cd {own}; echo '{wanted}' > set_ftrace_filter; echo function > current_tracer")
-    linux.sh(f"echo > trace; {command}; echo 0 > tracing_on")
-    text = linux.sh("grep ' cat-' trace; echo nop > current_tracer; echo 1 > tracing_on; cd /")
-    theirs = re.findall(r"^ *cat-\d+ .*: ([\w.]+) <-", text, re.M)
-    linux.echo(wanted, "set_ftrace_filter")
-    linux.echo("function", "current_tracer")
-    linux.sh(command)
-    assert len(theirs) > 20
-    assert traced(linux, "cat") == theirs
-
-
-def test_a_graph_is_of_the_calls_that_were_made(linux: LinuxShell) -> None:
-    linux.echo("1", "options/funcgraph-proc")
-    linux.echo("vfs_read", "set_graph_function")
-    linux.echo("function_graph", "current_tracer")
-    linux.sh("wc /proc/version > /dev/null")
-    lines = [line for line in linux.cat("trace").splitlines() if re.match(r" 0\) +wc-\d+ ", line)]
-    calls = [line.rpartition("|")[2].rstrip() for line in lines]
-    depth = 0
-    for call in calls:
-        depth -= call.lstrip().startswith("}")
-        assert len(call) - len(call.lstrip()) == 2 + 2 * depth, call
-        depth += call.endswith("{")
-    assert depth == 0
-    names = [call.strip(" (){;}") for call in calls]
-    assert names[0] == "vfs_read"
-    assert "version_proc_show" in names
-
-
-def test_all_sites_come_and_go_under_a_running_guest(linux: LinuxShell) -> None:
-    session = linux.session
-    sites = np.array(session.image.mcount, dtype=np.uint64)
-    poke = session.ftrace.text_poke
-    before = session.machine.run(lambda: poke.read(sites).copy())
-    work = "seq 1000 | gzip | zcat | md5sum"
-    said = linux.sh(work)
-    assert said.split()[0] == hashlib.md5(_numbers(1000)).hexdigest()
-    linux.sh(f"(while [ ! -e /tmp/stop ]; do {work}; done > /tmp/sums) &")
-    for round_number in range(6):
-        linux.echo("function_graph" if round_number % 4 == 3 else "function", "current_tracer")
-        if round_number % 2:
-            assert linux.sh(work) == said
-        linux.echo("nop", "current_tracer")
-    linux.sh("touch /tmp/stop; wait; rm /tmp/stop")
-    sums = set(linux.sh("cat /tmp/sums").splitlines())
-    assert sums == {said.strip()}
-    after = session.machine.run(lambda: poke.read(sites))
-    assert (after == before).all()
-    assert {row.tobytes() for row in after} == {NOP5}
-    bad = linux.sh("dmesg | grep -E 'WARN|BUG|Oops|stall|Call Trace'")
-    assert bad == ""

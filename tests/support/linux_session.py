@@ -1,0 +1,36 @@
+"""A distribution's kernel that runs in this process, its files and the shell in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ftracefs.linux_session import LinuxSession
+from ftracefs.mount.tracefs import Options
+from support.linux_kernel import require_linux
+from support.shell import Shell
+
+
+class LinuxShell(Shell):
+    """The files of a session, and the guest's shell behind one of them."""
+
+    session: LinuxSession  # type: ignore[assignment]
+
+    def sh(self, command: str) -> str:
+        """Run a command line in the guest."""
+        self.echo(command, "emulator/sh")
+        return self.cat("emulator/sh")
+
+
+@contextmanager
+def switched_on() -> Iterator[LinuxShell]:
+    """Skip where there is no kernel, or no shell for it."""
+    session = LinuxSession(Options(kernel=require_linux(), cpus=1))
+    try:
+        if session.guest.shell.is_missing:
+            pytest.skip("no static busybox")
+        yield LinuxShell(session)  # type: ignore[arg-type]
+    finally:
+        session.close()
