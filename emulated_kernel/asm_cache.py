@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from emulated_kernel.asm_link import Assembly, Symbol
+from emulated_kernel.assembly import Assembly, Symbol
 from emulated_kernel.cache_files import keep_newest, touch, write_file
 
 KEPT = 24

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 from emulated_kernel.asm_expression import (
     Expression,
@@ -34,28 +33,8 @@ from emulated_kernel.asm_source import (
     Statement,
     Values,
 )
+from emulated_kernel.assembly import Assembly, Symbol
 from emulated_kernel.errors import AssemblerError
-
-
-class Symbol(NamedTuple):
-    """A symbol as kallsyms knows it; a plain label has size 0."""
-
-    name: str
-    address: int
-    size: int
-    section: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assembly:
-    """The result: bytes at addresses, and what is where."""
-
-    segments: dict[str, tuple[int, bytes]]
-    symbols: list[Symbol]
-    labels: dict[str, int]
-    mcount: list[int]
-    constants: dict[str, int]
 
 
 @dataclass(slots=True)

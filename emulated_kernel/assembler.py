@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from emulated_kernel import asm_cache
-from emulated_kernel.asm_expression import Refused
-from emulated_kernel.asm_instruction import InstructionReader
-from emulated_kernel.asm_link import Assembly, Symbol, link
-from emulated_kernel.asm_source import read_sources
+from emulated_kernel.assembly import Assembly, Symbol
 from emulated_kernel.cache_files import default_directory
 from emulated_kernel.errors import AssemblerError
 
@@ -43,8 +40,11 @@ class _Encoder:
         return code
 
     def _assemble(self, text: str) -> bytes:
-        # Importing keystone takes longer than loading a whole image from the cache.
+        # Importing keystone takes longer than loading a whole image from the cache, and so does
+        # what `assemble` imports.
         from keystone import KsError
+
+        from emulated_kernel.asm_expression import Refused
 
         if self._engine is None:
             self._engine = self._open()
@@ -88,6 +88,10 @@ def assemble(
     image. With `gs_base` a `gs:` operand becomes one at that address, in the 2 GiB at either end,
     so that gs may be somebody else's. Raises AssemblerError with every error found, one a line.
     """
+    from emulated_kernel.asm_instruction import InstructionReader
+    from emulated_kernel.asm_link import link
+    from emulated_kernel.asm_source import read_sources
+
     program = read_sources(sources, constants or {})
     reader = InstructionReader(program.constants, _encode, gs_base)
     return link(program, reader.read, bases, externs or {})

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from emulated_kernel.distinct import distinct
 from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.text_poke import (
@@ -56,7 +57,7 @@ def _jump_table(address: int, data: bytes) -> Mapping[int, _Branches]:
         return at + offset + entries[member].astype(np.int64).view(np.uint64)
 
     code, target, key = absolute("code"), absolute("target"), absolute("key")
-    return {int(each): _Branches(code[key == each], target[key == each]) for each in np.unique(key)}
+    return {int(each): _Branches(code[key == each], target[key == each]) for each in distinct(key)}
 
 
 class JumpLabels:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from emulated_kernel.text_poke import (
     JMP32_INSN_OPCODE,
     NOP5,
@@ -116,4 +117,4 @@ def _static_call_sites(image: StaticCallImage) -> dict[int, Addresses]:
     at = np.uint64(address) + np.arange(len(entries), dtype=np.uint64) * np.uint64(_SITE.itemsize)
     addr = at + entries["addr"].astype(np.int64).view(np.uint64)
     key = at + np.uint64(4) + entries["key"].astype(np.int64).view(np.uint64)
-    return {int(each): addr[key == each] for each in np.unique(key)}
+    return {int(each): addr[key == each] for each in distinct(key)}

@@ -15,9 +15,9 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Section, SymbolTableSection
 
-from emulated_kernel.asm_link import Symbol
 from emulated_kernel.asm_offsets import CONSTANTS, DATA_BASE, TEXT_BASE
 from emulated_kernel.assembler import load
+from emulated_kernel.assembly import Symbol
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage
 from emulated_kernel.images.elf_parts import (

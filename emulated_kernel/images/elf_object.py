@@ -19,8 +19,8 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, SymbolTableSection
 from elftools.elf.sections import Symbol as ElfSymbol
 
-from emulated_kernel.asm_link import Symbol
 from emulated_kernel.asm_offsets import MODULES_DATA, MODULES_VADDR
+from emulated_kernel.assembly import Symbol
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage, Module
 from emulated_kernel.images.builtin import MODULE_TEXT

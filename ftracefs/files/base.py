@@ -199,6 +199,7 @@ class Directory:
     """A directory. Linux: 0750 below the root; only `instances` answers mkdir and rmdir."""
 
     mode: int = 0o750
+    makes_entries = False  # all alike, when they are looked up, and as many as there are functions
 
     def __init__(self, entries: dict[str, Node] | None = None) -> None:
         self._entries: dict[str, Node] = dict(entries or {})

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
-
-import capstone
+from typing import Any
 
 from emulated_kernel.kallsyms import Symbol
 from emulated_kernel.text_poke import CALL_INSN_SIZE, INT3_INSN_OPCODE, NOP5
@@ -28,6 +28,8 @@ _SHOWN_BYTES = 8
 
 class TextDirectory(Directory):
     """`emulator/text`."""
+
+    makes_entries = True
 
     def __init__(self, tracing: Tracing) -> None:
         super().__init__()
@@ -50,8 +52,14 @@ class Disassembler:
 
     def __init__(self, tracing: Tracing) -> None:
         self.tracing = tracing
-        self._capstone = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-        self._capstone.skipdata = True
+
+    @cached_property
+    def _capstone(self) -> Any:
+        import capstone  # takes as long as a tenth of a start, and most mounts never need it
+
+        engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        engine.skipdata = True
+        return engine
 
     def function(self, symbol: Symbol) -> str:
         """One function, up to the filler behind it."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from emulated_kernel.distinct import distinct, first_of_each
+
 Ips = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
@@ -24,7 +26,7 @@ def as_ips(values: Ips | list[int] | set[int]) -> Ips:
     """Sorted, without duplicates."""
     if isinstance(values, set):
         values = list(values)
-    return np.unique(np.asarray(values, dtype=np.uint64))
+    return distinct(np.asarray(values, dtype=np.uint64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +112,7 @@ def hash_table(hash: FtraceHash) -> Ips:
         # Each slot that is free takes the first that asks for it; all others move on by one, so an
         # ip never stands behind a slot that was free when it came by.
         free = table[slots] == 0
-        _, first = np.unique(slots, return_index=True)
+        first = first_of_each(slots)
         takes = np.zeros(len(waiting), dtype=np.bool_)
         takes[first] = True
         takes &= free

@@ -13,6 +13,7 @@ from ftracefs.files.base import Directory
 from ftracefs.files.instances import Instances
 
 _NAME_MAX = 255
+_ANY, _ANY_MODE = "any", 0o440
 
 
 class GuestFiles:
@@ -24,10 +25,24 @@ class GuestFiles:
         self._instances: Instances | None = None
         self._instance_dir = 0  # the dentry of instances/
         self._dentries: dict[str, int] = {}  # of instances
+        self._one_for_all: set[str] = set()  # directories with one entry in the place of all
 
-    def create(self, directory: Directory, parent: int = 0, cpu: int = 0) -> None:
-        """Make every entry of `directory` below the dentry `parent`; 0 is tracefs's root."""
+    def path(self, path: str) -> str:
+        """What a path is called in the guest."""
+        directory, slash, _ = path.rpartition("/")
+        return f"{directory}/{_ANY}" if slash and directory in self._one_for_all else path
+
+    def create(self, directory: Directory, parent: int = 0, cpu: int = 0, path: str = "") -> None:
+        """Make every entry of `directory` below the dentry `parent`; 0 is tracefs's root.
+
+        `path` is what it is called, with a slash at the end. Where there are thousands, all alike,
+        one stands for all of them.
+        """
         fops = self._machine.image.labels["tracing_fops"]
+        if directory.makes_entries:
+            self._one_for_all.add(path.rstrip("/"))
+            self._call("tracefs_create_file", _ANY, _ANY_MODE, parent, 0, fops, cpu=cpu)
+            return
         for entry in directory:
             node = directory.lookup(entry)
             if isinstance(node, Instances):
@@ -35,7 +50,7 @@ class GuestFiles:
                 self._instance_dir = self._call("tracefs_create_instance_dir", entry, parent)
             elif isinstance(node, Directory):
                 dentry = self._call("tracefs_create_dir", entry, parent, cpu=cpu)
-                self.create(node, dentry, cpu)
+                self.create(node, dentry, cpu, f"{path}{entry}/")
             else:
                 self._call("tracefs_create_file", entry, node.mode, parent, 0, fops, cpu=cpu)
 

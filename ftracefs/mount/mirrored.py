@@ -214,7 +214,8 @@ class MirroredCallers:
         buffer = window + _PATH_ROOM
         room = size - _PATH_ROOM
         if operation.name in {"openat", "newfstatat", "mkdir", "rmdir"}:
-            path = ROOT + (b"/" + os.fsencode(operation.path) if operation.path else b"")
+            name = self._guest_files.path(operation.path)
+            path = ROOT + (b"/" + os.fsencode(name) if name else b"")
             self._memory.write(window, path[: _PATH_ROOM - 1] + b"\0")
             if operation.name == "openat":
                 return "openat", (_AT_FDCWD, window, operation.flags, 0o666)

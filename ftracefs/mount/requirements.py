@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib.util
 import os
 import shutil
@@ -11,7 +10,6 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 
 CAP_SYS_ADMIN = 21
@@ -81,11 +79,17 @@ def _fusermount() -> Finding:
     return Finding("fusermount", True, path)
 
 
+def _find_libfuse() -> str | None:
+    import ctypes.util  # and it asks ldconfig
+
+    return ctypes.util.find_library("fuse")
+
+
 def _libfuse() -> Finding:
     name = os.environ.get("FUSE_LIBRARY_PATH")
-    for candidate in [name] if name else ["libfuse.so.2", ctypes.util.find_library("fuse")]:
+    for find in [lambda: name] if name else [lambda: "libfuse.so.2", _find_libfuse]:
         try:
-            if candidate:
+            if candidate := find():
                 ctypes.CDLL(candidate)
                 return Finding("libfuse 2", True, candidate)
         except OSError:
@@ -93,24 +97,36 @@ def _libfuse() -> Finding:
     return Finding("libfuse 2", False, "install libfuse2 (libfuse2t64 on newer systems)")
 
 
+def _version(module: str, package: str) -> str | None:
+    """The version of a package that is there; None when something else has its module's name."""
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.origin is not None:
+        # Asking for the metadata takes longer to import than all else here.
+        beside = Path(spec.origin).parent.glob(f"{package.replace('-', '_')}-*.dist-info")
+        if found := next(beside, None):
+            return found.name.removesuffix(".dist-info").rpartition("-")[2]
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _fusepy() -> Finding:
     if importlib.util.find_spec("fuse") is None:
         return Finding("fusepy", False, "pip install fusepy==3.0.1")
-    try:
-        return Finding("fusepy", True, metadata.version("fusepy"))
-    except metadata.PackageNotFoundError:
-        return Finding(
-            "fusepy", False, "another package's module `fuse` is installed: use a fresh environment"
-        )
+    if (version := _version("fuse", "fusepy")) is not None:
+        return Finding("fusepy", True, version)
+    return Finding(
+        "fusepy", False, "another package's module `fuse` is installed: use a fresh environment"
+    )
 
 
 def _package(module: str, package: str) -> Finding:
     if importlib.util.find_spec(module) is None:
         return Finding(package, False, f"pip install {package}")
-    try:
-        return Finding(package, True, metadata.version(package))
-    except metadata.PackageNotFoundError:
-        return Finding(package, True, "version unknown")
+    return Finding(package, True, _version(module, package) or "version unknown")
 
 
 def _user_namespaces() -> Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.ring_buffer.pages import I64, PAGE_WORDS, Pages, decode
 
@@ -86,7 +87,7 @@ class Merging:
 def _places(pages: Pages) -> I64:
     """The place of each page among all of them in order of their stamps."""
     stamp = pages.words[:, :2].copy().view(np.uint64)[:, 0]
-    for cpu in np.unique(pages.cpu):
+    for cpu in distinct(pages.cpu):
         of_cpu = np.flatnonzero(pages.cpu == cpu)
         stamp[of_cpu] = np.maximum.accumulate(stamp[of_cpu])
     place = np.empty(len(stamp), dtype=np.int64)

@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.pages import I64, U64
 from ftracefs.ring_buffer.per_cpu import RingBufferPerCpu
 
@@ -37,7 +38,7 @@ class Batch:
         self._lines = lines
         self._starts = list(accumulate(map(len, lines), initial=0))
         self._consumed = consumed
-        self._cpus: list[int] = np.unique(consumed.cpu).tolist()
+        self._cpus: list[int] = distinct(consumed.cpu).tolist()
 
     @property
     def is_done(self) -> bool:

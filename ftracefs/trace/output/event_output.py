@@ -13,6 +13,7 @@ from itertools import takewhile
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.trace.options import TraceIter
 from ftracefs.trace.output.output_context import OutputContext
@@ -226,7 +227,7 @@ def by_type(
     if (types == first).all():
         return printer(first)(entries, context)
     texts: list[bytes] = [b""] * len(entries)
-    for number in np.unique(types).tolist():
+    for number in distinct(types).tolist():
         where = np.flatnonzero(types == number)
         of_type = printer(number)(entries.take(where), context)
         for index, text in zip(where.tolist(), of_type, strict=True):

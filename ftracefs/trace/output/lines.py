@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.ring_buffer.pages import I64, U64
 from ftracefs.trace.events.table import EVENTS
@@ -164,7 +165,7 @@ class LinePrinter:
 
     def _test_cpu_buff_start(self, entries: Entries, places: I64, texts: list[bytes]) -> None:
         """Mark where the records of each CPU begin, but not at the top of the trace."""
-        for cpu in np.unique(entries.cpu).tolist():
+        for cpu in distinct(entries.cpu).tolist():
             if cpu not in self._started:
                 self._started.add(cpu)
                 index = int(np.argmax(entries.cpu == cpu))

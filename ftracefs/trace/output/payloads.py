@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.entries import Entries
 
 _COMMON_WORDS = 2  # struct trace_entry, which the context tells
@@ -21,7 +22,7 @@ def payload_keys(entries: Entries) -> list[bytes]:
     if (lengths == lengths[0]).all():
         return _keys(entries, int(lengths[0]))
     keys = [b""] * len(entries)
-    for length in np.unique(lengths).tolist():
+    for length in distinct(lengths).tolist():
         where = np.flatnonzero(lengths == length)
         for index, key in zip(where.tolist(), _keys(entries.take(where), length), strict=True):
             keys[index] = key

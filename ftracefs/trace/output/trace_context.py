@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from emulated_kernel.distinct import distinct
 from ftracefs.ring_buffer.entries import Entries
 from ftracefs.ring_buffer.pages import I64, U64
 from ftracefs.trace.options import TraceIter
@@ -204,7 +205,7 @@ def _numbers(values: U64, tail: U8) -> list[bytes]:
     """` %4d` of each value, and what `tail` has behind it."""
     widths = np.maximum(np.searchsorted(_POWERS, values, "right"), _NARROWEST)
     texts = np.empty(len(values), dtype=object)
-    for width in np.unique(widths).tolist():
+    for width in distinct(widths).tolist():
         where = np.flatnonzero(widths == width)
         of_width = values[where]
         columns: U8 = np.full((len(where), 1 + width + tail.shape[1]), _BLANK)
