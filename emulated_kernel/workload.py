@@ -22,6 +22,7 @@ class Workload:
         self._machine = machine
         self._ends: dict[str, Callable[[], None]] = {}
         self._seen: dict[int, int] = {}
+        self._ticks = 0
         self.rates: dict[str, float] = {}
 
     def start(self, name: str, rate: float, event: Callable[[], None]) -> None:
@@ -46,9 +47,13 @@ class Workload:
         """One timer interrupt for each vCPU; a task that did nothing since the last one sleeps.
 
         A process of the host that makes no system call is computing or waiting, nobody knows
-        which; its task leaves the vCPU to others.
+        which; its task leaves the vCPU to others. A vCPU that is idle gets every second tick only:
+        Linux would stop the tick there until a timer is due.
         """
+        self._ticks += 1
         for vcpu in self._machine.cpus:
+            if vcpu.rest is Rest.IDLE and self._ticks % 2 and not vcpu.word("WAKE_LIST"):
+                continue
             if vcpu.rest in {Rest.USER, Rest.CALL} and not vcpu.is_lost:
                 self._park_when_quiet(vcpu)
             if vcpu.may_be_interrupted:

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 BUDGET_S = 5.0  # a slice of a few milliseconds is normal
 _WATCH_S = 0.5
+_EARLY = 0.1  # of its period that a timer may come too early, when another one has come
 
 
 class _Job(Generic[T]):
@@ -232,16 +233,14 @@ class MachineThread:
         return False
 
     def _do_next(self) -> None:
-        """A timer that is due, and a piece of work or a slice of one; or else the guest."""
-        timer = None
+        """The timers that are due, and a piece of work or a slice of one; or else the guest."""
         with self._wake:
             job = self._queue.popleft() if self._queue and not self._closing else None
-            if self._timers and self._timers[0][0] <= time.monotonic():
-                timer = heapq.heappop(self._timers)[3]
+            timers = self._pop_timers()
             nobody_waits = job is None and not self._waiting and not self._closing
             if nobody_waits:
                 self._allow_background()
-        if timer is not None:
+        for timer in timers:
             self._run_timer(timer)
         if isinstance(job, _SlicedJob):
             if job.step():
@@ -251,6 +250,18 @@ class MachineThread:
             job.execute()
         elif nobody_waits:
             self._background()
+
+    def _pop_timers(self) -> list[Callable[[], None]]:
+        """Those that are due, and with them those that nearly are, which saves a wake-up."""
+        now = time.monotonic()
+        timers: list[Callable[[], None]] = []
+        while self._timers:
+            due, _, period, timer = self._timers[0]
+            if due > now + (period * _EARLY if timers else 0):
+                break
+            heapq.heappop(self._timers)
+            timers.append(timer)
+        return timers
 
     def _due(self) -> float | None:
         """When there is something to do that nobody has to ask for, by the monotonic clock."""

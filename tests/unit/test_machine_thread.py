@@ -83,3 +83,34 @@ def test_closing_stops_the_guest_for_good(machine: Running) -> None:
     assert not machine._thread.is_alive()
     with pytest.raises(MachineOffError):
         machine.run(lambda: None)
+
+
+class Waiting(MachineThread):
+    """A machine without a guest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._start_thread()
+
+
+def test_a_timer_that_is_nearly_due_comes_with_another_one() -> None:
+    machine = Waiting()
+    order: list[str] = []
+    both = threading.Event()
+
+    def long() -> None:
+        order.append("long")
+        both.set()
+
+    def add() -> None:
+        machine.every(0.02, lambda: order.append("short"))
+        machine.every(0.0215, long)
+        machine.every(60.0, lambda: order.append("never"))
+        machine.after_slice.append(lambda: order.append("given back"))
+
+    machine.run(add)
+    assert both.wait(TIMEOUT)
+    machine.close()
+    first = order.index("short")
+    assert order[first : first + 3] == ["short", "long", "given back"]
+    assert "never" not in order
