@@ -85,7 +85,7 @@ prepare_guest() { # KERNEL
     for file in /bin/busybox /usr/bin/busybox /usr/bin/busybox.static; do
         [ ! -x "$file" ] || ! "$file" true 2>/dev/null || return 0
     done
-    install_packages busybox-static || say "the guest will have no shell"
+    install_packages busybox-static || say "the guest will have few tools"
 }
 
 is_new_enough() { # PYTHON

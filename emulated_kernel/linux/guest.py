@@ -19,6 +19,7 @@ from pathlib import Path
 from emulated_kernel.errors import EmulatedKernelError, ImageError
 from emulated_kernel.linux import boot_params, snapshot
 from emulated_kernel.linux.boot_params import load_kernel
+from emulated_kernel.linux.host_programs import host_programs
 from emulated_kernel.linux.initramfs import initramfs, static_busybox
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
@@ -27,6 +28,7 @@ from emulated_kernel.machine.clock import host_tsc_khz
 
 log = logging.getLogger(__name__)
 
+HOST_PROGRAMS = ("sh", "cat")
 BOOT_TIMEOUT_S = 300.0
 _STALL_S = 60.0  # of a console on which nothing happens
 COMMAND_LINE = (
@@ -64,7 +66,9 @@ def start(
     """
     began = time.monotonic()
     busybox = static_busybox()
-    archive = initramfs(None if busybox is None else busybox.read_bytes())
+    archive = initramfs(
+        None if busybox is None else busybox.read_bytes(), host_programs(HOST_PROGRAMS)
+    )
     file = None
     if cache is not None:
         file = cache / f"{_key(vmlinux, archive)}{snapshot.SUFFIX}"

@@ -1,24 +1,24 @@
-"""The guest's first file system: a cpio archive (Documentation/driver-api/early-userspace).
+"""The guest's first file system.
 
-Our own init, and busybox as its shell and tools where the host has a static one.
+Our own init, programs of the host (host_programs.py), and busybox for all other tools, or for these
+too. A busybox that is the shell runs its tools in the shell's own process, and its cat makes no
+read: what is traced would not be what was asked for.
 """
 
 from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from emulated_kernel.assembler import load
+from emulated_kernel.linux.cpio import CHARACTER, DIRECTORY, FILE, LINK, CpioFile, cpio
 
 _HERE = Path(__file__).parent
 _INIT_BASE = 0x400000
 _PAGE = 4096
 _ELF_HEADER_BYTES, _PROGRAM_HEADER_BYTES = 64, 56
-_DIRECTORY, _FILE, _LINK, _CHARACTER = 0o040000, 0o100000, 0o120000, 0o020000
-_TRAILER = "TRAILER!!!"
 _DIRECTORIES = ("bin", "dev", "etc", "mnt", "proc", "root", "sys", "tmp")
 _BUSYBOX_NAMES = (
     *("[", "ash", "awk", "basename", "cat", "chmod", "clear", "cmp", "cp", "cut", "date", "dd"),
@@ -30,29 +30,6 @@ _BUSYBOX_NAMES = (
     *("touch", "tr", "true", "tty", "umount", "uname", "uniq", "uptime", "usleep", "vi", "wc"),
     *("which", "who", "xargs", "yes", "zcat"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CpioFile:
-    """A file of the archive; `mode` has its type."""
-
-    name: str
-    mode: int
-    data: bytes = b""
-    device: tuple[int, int] = (0, 0)
-
-
-def cpio(files: Iterable[CpioFile]) -> bytes:
-    """An archive of the kind the kernel unpacks (newc)."""
-    out = bytearray()
-    for number, file in enumerate([*files, CpioFile(_TRAILER, 0)], 1):
-        name = file.name.encode() + b"\0"
-        fields = (number, file.mode, 0, 0, 1, 0, len(file.data), 0, 0, *file.device, len(name), 0)
-        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name
-        out += bytes(-len(out) % 4)
-        out += file.data
-        out += bytes(-len(out) % 4)
-    return bytes(out)
 
 
 def static_busybox() -> Path | None:
@@ -95,17 +72,19 @@ def init_program() -> bytes:
     return header + segment + code
 
 
-def initramfs(busybox: bytes | None, extra: Iterable[CpioFile] = ()) -> bytes:
-    """The archive; `busybox` is the program's contents."""
-    files = [CpioFile(name, _DIRECTORY | 0o755) for name in _DIRECTORIES]
+def initramfs(busybox: bytes | None, programs: Sequence[CpioFile] = ()) -> bytes:
+    """The archive; `busybox` is the program's contents, `programs` come before its own."""
+    files = [CpioFile(name, DIRECTORY | 0o755) for name in _DIRECTORIES]
     files += [
-        CpioFile("dev/console", _CHARACTER | 0o600, device=(5, 1)),
-        CpioFile("dev/null", _CHARACTER | 0o666, device=(1, 3)),
-        CpioFile("init", _FILE | 0o755, init_program()),
-        CpioFile("etc/commands", _FILE | 0o755, (_HERE / "commands.sh").read_bytes()),
-        CpioFile("etc/passwd", _FILE | 0o644, b"root::0:0:root:/root:/bin/sh\n"),
+        CpioFile("dev/console", CHARACTER | 0o600, device=(5, 1)),
+        CpioFile("dev/null", CHARACTER | 0o666, device=(1, 3)),
+        CpioFile("init", FILE | 0o755, init_program()),
+        CpioFile("etc/commands", FILE | 0o755, (_HERE / "commands.sh").read_bytes()),
+        CpioFile("etc/passwd", FILE | 0o644, b"root::0:0:root:/root:/bin/sh\n"),
     ]
     if busybox is not None:
-        files.append(CpioFile("bin/busybox", _FILE | 0o755, busybox))
-        files += [CpioFile(f"bin/{name}", _LINK | 0o777, b"busybox") for name in _BUSYBOX_NAMES]
-    return cpio([*files, *extra])
+        files.append(CpioFile("bin/busybox", FILE | 0o755, busybox))
+        there = {file.name for file in programs}
+        names = [name for name in _BUSYBOX_NAMES if f"bin/{name}" not in there]
+        files += [CpioFile(f"bin/{name}", LINK | 0o777, b"busybox") for name in names]
+    return cpio([*files, *programs])

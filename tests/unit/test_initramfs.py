@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from emulated_kernel.linux.initramfs import CpioFile, cpio, init_program, initramfs
+from emulated_kernel.linux.cpio import CpioFile, cpio
+from emulated_kernel.linux.host_programs import host_programs
+from emulated_kernel.linux.initramfs import init_program, initramfs
 from emulated_kernel.linux.shell import COMMAND_MAX, encode
 
 
@@ -68,3 +70,19 @@ def test_a_command_that_is_too_long_for_the_line_is_refused() -> None:
 
 def test_the_loop_of_commands_is_a_shell_script(tmp_path: Path) -> None:
     assert unpack(initramfs(None))["etc/commands"][1].startswith(b"#!/bin/sh\n")
+
+
+def test_a_program_of_the_host_comes_with_its_loader_and_libraries() -> None:
+    files = {file.name: file for file in host_programs(["cat", "no_such_program"])}
+    assert files["bin/cat"].data == Path("/bin/cat").read_bytes()
+    loader = ELFFile(io.BytesIO(files["bin/cat"].data)).get_section_by_name(".interp")
+    if loader is None:
+        pytest.skip("this host's cat is static")
+    path = loader.data().rstrip(b"\0").decode()
+    assert files[path[1:]].data == Path(path).read_bytes()
+    libraries = [file for name, file in files.items() if ".so" in name]
+    assert len(libraries) >= 2
+    assert all(ELFFile(io.BytesIO(file.data))["e_type"] == "ET_DYN" for file in libraries)
+    folders = [name for name, file in files.items() if file.mode & 0o170000 == 0o040000]
+    assert str(Path(path).parent)[1:] in folders
+    assert "no_such_program" not in " ".join(files)
