@@ -60,11 +60,12 @@ class FtraceState:
         self.text_poke = text_poke
         self.labels = guest.labels
         self.mirrors: TaskMirrors | None = None
-        if machine.image.linux is None:
+        linux = machine.image.linux
+        if linux is None:
             self.tracepoints = Tracepoints(machine, machine.image, text_poke)
         else:
             self.tracepoints = MirroredTracepoints(machine, text_poke, guest.labels)
-            self.mirrors = TaskMirrors(machine, guest.labels)
+            self.mirrors = TaskMirrors(machine, guest.labels, linux)
         self.records = FtraceRecords()
         self.trampoline_pages = TrampolinePages(self.memory.layout.modules_vaddr)
         self.dead_trampolines: list[tuple[int, int]] = []  # (address, size): somebody may be in it

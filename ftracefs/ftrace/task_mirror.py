@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.machine import EmulatedMachine
 from emulated_kernel.text_poke import TextPoke
 from emulated_kernel.tracepoint import TRACEPOINT_DEFAULT_PRIO, Tracepoints
@@ -18,13 +19,17 @@ _TABLE_ENTRIES, _ENTRY_BYTES = 1 << 16, 16  # more than there is room for tasks
 _READY = 64
 _LINK = CONSTANTS["TASK_ALL_NEXT"]
 _PROBE_BYTES = 16
+_COMM_BYTES = 16
 
 
 class TaskMirrors:
     """The mirrors on one machine; `labels` tell where the engine's code is."""
 
-    def __init__(self, machine: EmulatedMachine, labels: Mapping[str, int]) -> None:
+    def __init__(
+        self, machine: EmulatedMachine, labels: Mapping[str, int], offsets: LinuxOffsets
+    ) -> None:
         self._machine = machine
+        self._offsets = offsets
         self._memory = machine.memory
         self._labels = labels
         table = machine.alloc(_TABLE_ENTRIES * _ENTRY_BYTES)
@@ -34,7 +39,7 @@ class TaskMirrors:
             vcpu.set_word("CURRENT_TASK", labels["spare_mirror"])
             vcpu.set_word("SWITCH_MIRROR", labels["linux_switch_mirror"])
         self._make_ready()
-        machine.after_slice.append(self._make_ready)
+        machine.after_slice += [self._make_ready, self._rename]
 
     def tasks(self) -> Iterator[int]:
         """Every mirror that stands, or stood, for a task."""
@@ -42,6 +47,14 @@ class TaskMirrors:
         while mirror:
             yield mirror
             mirror = self._memory.u64(mirror + _LINK)
+
+    def _rename(self) -> None:
+        """Give who was last seen the name that it has now, as guest code does at a switch."""
+        memory, offsets, cpu = self._memory, self._offsets, self._machine.cpus[0]
+        task, mirror = cpu.word("MIRRORED_TASK"), cpu.word("CURRENT_TASK")
+        if task and memory.u64(task + offsets.stack_canary) == cpu.word("MIRRORED_CANARY"):
+            name = memory.read(task + offsets.comm, _COMM_BYTES)
+            memory.write(mirror + CONSTANTS["TASK_COMM"], name)
 
     def _make_ready(self) -> None:
         count_at, head = self._labels["free_mirrors_count"], self._labels["free_mirrors"]

@@ -166,3 +166,14 @@ def test_a_function_is_called_however_many_want_the_machine_meanwhile(linux: Lin
         for other in others:
             other.join()
     assert linux.cat("trace").count("tracing_mark_write: number ") == 20
+
+
+def test_a_cat_is_a_process_that_reads(linux: LinuxShell) -> None:
+    linux.echo("1", "options/funcgraph-proc")
+    linux.echo("function_graph", "current_tracer")
+    linux.echo("vfs_read", "set_graph_function")
+    assert linux.sh("cat /proc/version").startswith("Linux version ")
+    lines = [line for line in linux.cat("trace").splitlines() if re.match(r" 0\) +cat-\d+ ", line)]
+    graph = "\n".join(line.rpartition("|")[2] for line in lines)
+    nested = r"^  vfs_read\(\) \{.*^ +seq_read_iter\(\) \{\n +.*^ +version_proc_show\(\) \{.*^  \}"
+    assert re.search(nested, graph, re.MULTILINE | re.DOTALL)
