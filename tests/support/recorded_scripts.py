@@ -62,10 +62,6 @@ class RecordedScript:
 
     def run(self, directory: Path) -> list[str]:
         """The text that our mount gives, in the form in which texts are compared."""
-        return normal(self.raw(directory))
-
-    def raw(self, directory: Path) -> str:
-        """The text that our mount gives."""
         fx = directory / "fx"
         subprocess.run([compiler(), "-O1", "-o", str(fx), str(SCRIPTS / "fx.c")], check=True)
         left = directory / "out"
@@ -86,7 +82,7 @@ class RecordedScript:
         assert not done.stderr
         assert "Traceback" not in (directory / "log").read_text()
         printed = shown((directory / "stdout").read_bytes())
-        return gathered(printed.replace(*reversed(SYSCTLS)), left)
+        return normal(gathered(printed.replace(*reversed(SYSCTLS)), left))
 
     def _moved(self, directory: Path, fx: Path) -> str:
         """The script, told where here is what it uses."""
