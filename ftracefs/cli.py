@@ -272,10 +272,11 @@ def _run(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> Options:
     from ftracefs.mount.tracefs import Options
 
+    kernel = _kernel(arguments.kernel)
     return Options(
-        kernel=_kernel(arguments.kernel),
+        kernel=kernel,
         modules=tuple(Path(module).resolve() for module in arguments.module),
-        cpus=arguments.cpus,
+        cpus=1 if kernel is not None and _is_linux(kernel) else arguments.cpus,
         clock=arguments.clock,
         isolated=arguments.isolated,
         pure=arguments.pure,
@@ -286,6 +287,13 @@ def _kernel(name: str) -> Path | None:
     if name in {"builtin", "linux"}:
         return None if name == "builtin" else Path(name)
     return Path(name).resolve()
+
+
+def _is_linux(kernel: Path) -> bool:
+    """Whether it is one that boots, which it does on a machine of one CPU."""
+    from emulated_kernel.images import is_linux
+
+    return is_linux(kernel)
 
 
 def _build(options: Options) -> Tracefs:

@@ -6,43 +6,27 @@ mount does not live in the guest: its processes are those that `emulator/sh` sta
 
 from __future__ import annotations
 
+import errno
 import sys
-from pathlib import Path
 
-from emulated_kernel.errors import ImageError
+from emulated_kernel.errors import EmulatedKernelError, ImageError
+from emulated_kernel.images import HOST_KERNEL
 from emulated_kernel.images.linux import linux_image
 from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.find import find_linux
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.memory import PC, PERCPU
+from emulated_kernel.linux.pc import GuestDeadError
+from emulated_kernel.tasks import CallResult
 from ftracefs.bare_session import load_ftrace
+from ftracefs.errors import TracefsError
 from ftracefs.files import linux_guest
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.guest import Linux, load_guest
 from ftracefs.mount.mirrored import IsolatedCallers
 from ftracefs.mount.tracefs import Options
-from ftracefs.trace.tracing import Tracing
-
-HOST_KERNEL = Path("linux")
-"""What stands for the running host's kernel, else Debian's."""
-
-
-_ELF_ENTRY_LIMIT = 1 << 32  # of a Linux it is a physical address
-
-
-def is_linux(path: Path) -> bool:
-    """Whether what is to be run is a Linux: the name for one, a vmlinuz, or its ELF file."""
-    if path == HOST_KERNEL:
-        return True
-    try:
-        with path.open("rb") as file:
-            head = file.read(0x206)
-    except OSError:
-        return False
-    if head[:4] == b"\x7fELF":
-        return len(head) > 32 and 0 < int.from_bytes(head[24:32], "little") < _ELF_ENTRY_LIMIT
-    return head[0x202:0x206] == b"HdrS"
+from ftracefs.trace.tracing import FunctionCall, Tracing
 
 
 class LinuxSession:
@@ -79,12 +63,29 @@ class LinuxSession:
         )
         code = load_guest(self.image.labels, linux=Linux(PC, PERCPU, offsets))
         self.ftrace = load_ftrace(machine, self.image, code)
-        self.tracing = machine.run(lambda: Tracing(machine, self.image, self.ftrace, code))
+        self.ftrace.text_poke.between_phases = machine.let_guest_run
+        self.tracing = machine.run(
+            lambda: Tracing(
+                machine, self.image, self.ftrace, code, call_function=self.call_function
+            )
+        )
         own = linux_guest.files(self.guest, self.tracing)
         self.root = build_tree(self.tracing, pure=options.pure, emulator=own)
         first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
         self.reset = lambda: machine.run(first_values.restore)
         self.callers = IsolatedCallers(machine)
+
+    def call_function(self, call: FunctionCall) -> CallResult:
+        """Run a function wherever the guest stands (the file emulator/call)."""
+        machine, value = self.machine, 0
+        try:
+            for _ in range(call.count):
+                value = machine.call(call.address, *call.arguments)
+        except GuestDeadError as error:
+            raise TracefsError(errno.EIO, str(error)) from error
+        except EmulatedKernelError as error:
+            return CallResult(0, str(error))
+        return CallResult(value)
 
     def kallsyms_text(self) -> str:
         """The symbols of kernel and engine, as /proc/kallsyms has them."""

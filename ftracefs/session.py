@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from emulated_kernel.host_events import HostEvents
 from emulated_kernel.image import KernelImage
-from emulated_kernel.images import load_image
+from emulated_kernel.images import is_linux, load_image
 from emulated_kernel.machine import Machine
 from emulated_kernel.modules import Modules
 from emulated_kernel.network import Network
@@ -22,7 +22,7 @@ from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import function_probe
 from ftracefs.guest import load_guest
-from ftracefs.linux_session import LinuxSession, is_linux
+from ftracefs.linux_session import LinuxSession
 from ftracefs.mount.callers import Callers
 from ftracefs.mount.guest_files import GuestFiles
 from ftracefs.mount.mirrored import IsolatedCallers, MirroredCallers

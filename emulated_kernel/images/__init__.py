@@ -9,6 +9,26 @@ from pathlib import Path
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage
 
+HOST_KERNEL = Path("linux")
+"""What stands for the running host's kernel, else Debian's."""
+
+
+_ELF_ENTRY_LIMIT = 1 << 32  # of a Linux it is a physical address
+
+
+def is_linux(path: Path) -> bool:
+    """Whether what is to be run is a Linux: the name for one, a vmlinuz, or its ELF file."""
+    if path == HOST_KERNEL:
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(0x206)
+    except OSError:
+        return False
+    if head[:4] == b"\x7fELF":
+        return len(head) > 32 and 0 < int.from_bytes(head[24:32], "little") < _ELF_ENTRY_LIMIT
+    return head[0x202:0x206] == b"HdrS"
+
 
 def load_image(path: Path | None, modules: Sequence[Path] = ()) -> KernelImage:
     """The kernel in a file, or the built-in one, and beside its own modules those in other files.

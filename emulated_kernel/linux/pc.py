@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _TIMER_LINE, _COM2_LINE, _COM1_LINE = 0, 3, 4
 _COM1, _COM2 = 0x3F8, 0x2F8
 _NAG_S = 0.0005
+_BETWEEN_S = 0.0005  # that the guest runs between two steps of a text patch
 _HOST_RETURN = Path(__file__).parents[1] / "images" / "host_return.S"
 _HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - 4096
 _STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
@@ -264,6 +265,22 @@ class PcMachine(EmulatedMachine):
             if not state.may_be_interrupted:
                 self.die("the guest has halted for good")
             self._is_halted = True
+
+    def let_guest_run(self) -> None:
+        """Between two steps of a text patch: the guest goes on, and may meet an int3 of ours."""
+        if not self._is_on or self._is_halted:
+            return
+        hooks = self.cpu.hooks
+        hooks.clear_turn()
+        hooks.set("int3_to_host", 1)
+        timer = threading.Timer(_BETWEEN_S, hooks.want_turn)
+        timer.start()
+        try:
+            self._background()
+        finally:
+            hooks.set("int3_to_host", 0)
+            timer.cancel()
+            timer.join()
 
     def _last_words(self) -> str | None:
         """The panic's own line, if there was one."""

@@ -17,7 +17,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from elftools.elf.elffile import ELFFile
+import numpy as np
 from unicorn.unicorn_py3.unicorn import uclib
 
 from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
@@ -163,40 +163,64 @@ def _is_writable(address: int) -> bool:
     return False
 
 
-def _section(elf: ELFFile, name: str) -> bytes:
-    section = elf.get_section_by_name(name)
-    if section is None:
-        raise UnicornMismatch(f"libunicorn has no {name}")
-    return bytes(section.data())
-
-
+_SECTION = np.dtype(
+    [
+        *(("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8")),
+        *(("offset", "<u8"), ("size", "<u8"), ("link", "<u4"), ("info", "<u4")),
+        *(("align", "<u8"), ("entry", "<u8")),
+    ]
+)
+_SYMBOL = np.dtype(
+    [
+        *(("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")),
+        *(("value", "<u8"), ("size", "<u8")),
+    ]
+)
+_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+_SHT_RELA, _SHT_DYNSYM = 4, 11
 _slots: dict[str, int] = {}
 
 
 def _import_slots() -> dict[str, int]:
     """Where in the process the library keeps the addresses of the functions in _REPLACED."""
     if not _slots:
-        wanted = {f"{name}_x86_64".encode(): name for name in _REPLACED}
         with Path(uclib._name).open("rb") as file:
-            elf = ELFFile(file)
-            symbols, names, relocations = (
-                _section(elf, name) for name in (".dynsym", ".dynstr", ".rela.plt")
-            )
-        known: dict[int, str] = {}
-        reference = 0
-        for index, (name_at, *_, value, _size) in enumerate(struct.iter_unpack("<IBBHQQ", symbols)):
-            name = names[name_at : names.index(b"\0", name_at)]
-            if name in wanted:
-                known[index] = wanted[name]
-            elif name == b"uc_emu_stop":
-                reference = value
-        base = (C.cast(uclib.uc_emu_stop, C.c_void_p).value or 0) - reference
-        found = {
-            known[info >> 32]: base + offset
-            for offset, info, _ in struct.iter_unpack("<QQq", relocations)
-            if info >> 32 in known
-        }
+            data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        try:
+            found = _find_slots(data)
+        except (ValueError, IndexError, struct.error) as error:
+            raise UnicornMismatch(f"libunicorn cannot be read: {error}") from error
         if found.keys() != _REPLACED.keys() or not all(map(_is_writable, found.values())):
             raise UnicornMismatch("libunicorn's table of imports cannot be written")
         _slots.update(found)
     return _slots
+
+
+def _find_slots(data: mmap.mmap) -> dict[str, int]:
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    (count,) = struct.unpack_from("<H", data, 0x3C)
+    sections = np.frombuffer(data, _SECTION, count, table)
+
+    def contents(section: np.void, dtype: np.dtype[np.void]) -> np.ndarray[tuple[int], Any]:
+        return np.frombuffer(
+            data, dtype, int(section["size"]) // dtype.itemsize, int(section["offset"])
+        )
+
+    dynsym = sections[sections["type"] == _SHT_DYNSYM][0]
+    symbols = contents(dynsym, _SYMBOL)
+    strings = sections[int(dynsym["link"])]
+    start, end = int(strings["offset"]), int(strings["offset"]) + int(strings["size"])
+
+    def number(name: str) -> int:
+        at = data.find(b"\0" + name.encode() + b"\0", start, end) + 1 - start
+        return int(np.flatnonzero(symbols["name"] == at)[0])
+
+    address = C.cast(uclib.uc_emu_stop, C.c_void_p).value or 0
+    base = address - int(symbols["value"][number("uc_emu_stop")])
+    wanted = {number(f"{name}_x86_64"): name for name in _REPLACED}
+    found = {}
+    for section in sections[sections["type"] == _SHT_RELA]:
+        rows = contents(section, _RELOCATION)
+        for row in rows[np.isin(rows["symbol"], list(wanted))]:
+            found[wanted[int(row["symbol"])]] = base + int(row["offset"])
+    return found

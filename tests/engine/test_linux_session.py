@@ -16,6 +16,8 @@ from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import cache_directory, load_vmlinuz, snapshot
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
+from ftracefs.linux_session import LinuxSession
+from ftracefs.mount.tracefs import Options
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -161,6 +163,9 @@ def test_a_guest_that_panics_answers_with_an_error(doomed: LinuxShell) -> None:
     assert error.value.errno == errno.EIO
     with pytest.raises(TracefsError, match="Kernel panic"):
         doomed.echo("uname", "emulator/sh")
+    with pytest.raises(TracefsError, match="Kernel panic") as error:
+        doomed.echo("gcd 12 18", "emulator/call")
+    assert error.value.errno == errno.EIO
     assert "state:        dead: Kernel panic" in doomed.cat("emulator/kernel")
     doomed.echo("function", "current_tracer")  # its text can still be written
     assert doomed.cat("current_tracer") == "function\n"
@@ -169,3 +174,11 @@ def test_a_guest_that_panics_answers_with_an_error(doomed: LinuxShell) -> None:
 def test_a_guest_that_is_switched_off_is_dead(doomed: LinuxShell) -> None:
     with pytest.raises(TracefsError, match="halted for good"):
         doomed.echo("poweroff -f", "emulator/sh")
+
+
+def test_what_a_booted_kernel_cannot_do_is_refused() -> None:
+    kernel = require_linux()
+    with pytest.raises(ImageError, match="real clock only"):
+        LinuxSession(Options(kernel=kernel, clock="virtual"))
+    with pytest.raises(ImageError, match="no modules"):
+        LinuxSession(Options(kernel=kernel, modules=(kernel,)))

@@ -98,6 +98,7 @@ def test_text_is_as_before_after_a_hundred_rounds_under_load(linux: LinuxShell) 
         return hashlib.sha256(kernel).hexdigest()
 
     before, hundred = now(), linux.sh("seq 100 | md5sum")
+    hits = linux.session.ftrace.text_poke.int3_hits
     linux.sh(
         "while [ ! -e /tmp/enough ]; do dd if=/dev/zero bs=4k count=50 2>/dev/null | md5sum; done"
         " > /tmp/sums &"
@@ -110,6 +111,7 @@ def test_text_is_as_before_after_a_hundred_rounds_under_load(linux: LinuxShell) 
     sums = Counter(linux.sh("echo > /tmp/enough; wait; cat /tmp/sums").split())
     assert set(sums) == {hashlib.md5(bytes(50 * 4096)).hexdigest(), "-"}
     assert now() == before
+    assert linux.session.ftrace.text_poke.int3_hits > hits  # the guest ran meanwhile
 
 
 def test_a_stack_leads_from_the_function_to_where_the_kernel_was_entered(
