@@ -45,24 +45,27 @@
 
 # trace_test_and_set_recursion: a callback that is interrupted may run again in the interrupt, but not
 # for what it calls itself. One bit for each context (task, hard interrupt, softirq, and a hard
-# interrupt in a softirq) from bit \start on; leaves for \out if it is set. Uses rax and r8.
+# interrupt in a softirq) from bit \start on; leaves for \out if it is set. Uses rax, r8 and r9.
 # Linux keeps the bits in the task; here a callback is never switched out.
 .macro RECURSION_ENTER start, out
-    movzx eax, byte ptr gs:[IRQ_FLAGS]
-    shr eax, 3
+    mov r9, gs:[TRACE_CTX]                  # all of it at once: its bytes are read together, too
+    mov rax, r9
+    shr rax, CONTEXT_SHIFT
     and eax, 3
     add eax, \start
     mov r8d, gs:[TRACE_RECURSION]
     bts r8d, eax
     jb \out
     mov gs:[TRACE_RECURSION], r8d
-    inc byte ptr gs:[PREEMPT_DEPTH]
+    add r9, ONE_PREEMPT
+    mov gs:[TRACE_CTX], r9
 .endm
 
 .macro RECURSION_LEAVE start
-    dec byte ptr gs:[PREEMPT_DEPTH]
-    movzx eax, byte ptr gs:[IRQ_FLAGS]
-    shr eax, 3
+    mov rax, gs:[TRACE_CTX]
+    sub rax, ONE_PREEMPT
+    mov gs:[TRACE_CTX], rax
+    shr rax, CONTEXT_SHIFT
     and eax, 3
     add eax, \start
     mov r8d, gs:[TRACE_RECURSION]
@@ -70,6 +73,8 @@
     mov gs:[TRACE_RECURSION], r8d
 .endm
 
+CONTEXT_SHIFT = 19                          # in TRACE_CTX: hardirq and softirq of IRQ_FLAGS
+ONE_PREEMPT = 0x1000000                     # and one of PREEMPT_DEPTH
 MCOUNT_INSN_SIZE = 5
 TRACE_INTERNAL_START = 0
 TRACE_LIST_START = 8
