@@ -58,9 +58,7 @@ class LinuxSession:
         self.image = linux_image(self.vmlinux)
         offsets = self.image.linux
         assert offsets is not None
-        machine.run(
-            lambda: machine.take_kernel(self.image, self.vmlinux.symbol("__per_cpu_offset"))
-        )
+        machine.run(lambda: machine.take_kernel(self.image, self.vmlinux))
         code = load_guest(self.image.labels, linux=Linux(PC, PERCPU, offsets))
         self.ftrace = load_ftrace(machine, self.image, code)
         self.ftrace.text_poke.between_phases = machine.let_guest_run

@@ -24,7 +24,7 @@ from emulated_kernel.linux.initramfs import initramfs, static_busybox
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
 from emulated_kernel.linux.vmlinux import Vmlinux
-from emulated_kernel.machine.clock import host_tsc_khz
+from emulated_kernel.machine.clock import host_tsc, host_tsc_khz
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +135,7 @@ def _boot(
             boot_params.GDT,
             boot_params.STACK_TOP,
         )
+        machine.cpu.state.tsc_offset = -host_tsc()
         machine.power_on()
         _wait(machine, shell, watch)
         machine.console.on_line = lambda line: None

@@ -27,9 +27,10 @@ from emulated_kernel.linux.memory import (
     PERCPU,
     PcMemory,
 )
+from emulated_kernel.linux.vmlinux import Vmlinux
 from emulated_kernel.machine import thread
 from emulated_kernel.machine.base import EmulatedMachine, Processor
-from emulated_kernel.machine.clock import ClockSource
+from emulated_kernel.machine.clock import ClockSource, GuestTime
 from emulated_kernel.machine.pc_cpu import INT3, Cpuid, PcCpu, Stop, native_cpuid
 from emulated_kernel.machine.self_test import native_hooks_work
 
@@ -37,15 +38,16 @@ log = logging.getLogger(__name__)
 
 _TIMER_LINE, _COM2_LINE, _COM1_LINE = 0, 3, 4
 _COM1, _COM2 = 0x3F8, 0x2F8
+_CYC2NS_OFFSET = 8  # struct cyc2ns_data: multiplier, shift, offset
 _NAG_S = 0.0005
 _BETWEEN_S = 0.0005  # that the guest runs between two steps of a text patch
 _HOST_RETURN = Path(__file__).parents[1] / "images" / "host_return.S"
 _HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - 4096
 _STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
 _SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
-CONSOLE_BYTES = 1 << 18
+CONSOLE_BYTES, _LINE_BYTES = 1 << 18, 1 << 12
 _APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
-_CRYSTAL_HZ = 25_000_000
+_CRYSTAL_HZ = 1_000_000
 
 
 class GuestDeadError(EmulatedKernelError):
@@ -60,7 +62,7 @@ def cpuid_leaves(tsc_khz: int) -> dict[int, Cpuid]:
     return {
         0x00: (0x16, vendor[0], vendor[1], vendor[2]),
         0x01: (eax, ebx, ecx & ~(_TSC_DEADLINE | _X2APIC | _RDRAND), edx & ~_APIC),
-        0x15: (2, 2 * tsc_khz * 1000 // _CRYSTAL_HZ, _CRYSTAL_HZ, 0),
+        0x15: (1000, tsc_khz, _CRYSTAL_HZ, 0),
         0x16: (mhz, mhz, 100, 0),
     }
 
@@ -78,7 +80,7 @@ class Console:
             return
         self._text.append(byte)
         self._line.append(byte)
-        if byte == 0x0A:
+        if byte == 0x0A or len(self._line) > _LINE_BYTES:
             line, self._line = bytes(self._line), bytearray()
             if len(self._text) > CONSOLE_BYTES:
                 del self._text[: len(self._text) - CONSOLE_BYTES // 2]
@@ -159,9 +161,12 @@ class PcMachine(EmulatedMachine):
         self.run(self._power_on)
 
     def _power_on(self) -> None:
-        offset = self.cpu.state.tsc_offset
-        self.clock = ClockSource(self.memory, [PERCPU], "real", tsc_offset=offset)
+        self._set_clock(0)
         self._is_on = True
+
+    def _set_clock(self, start_ns: int) -> None:
+        guest = GuestTime(self.cpu.state.tsc_offset, self.tsc_khz, start_ns)
+        self.clock = ClockSource(self.memory, [PERCPU], "real", guest=guest)
 
     def close(self) -> None:
         super().close()
@@ -302,20 +307,26 @@ class PcMachine(EmulatedMachine):
 
     # --- the engine's side -----------------------------------------------------------------------
 
-    def take_kernel(self, image: KernelImage, per_cpu_offset: int) -> None:
-        """What runs is `image`: from now on functions of it and of the engine can be called.
-
-        `per_cpu_offset` is where it keeps the base of the first CPU's area (__per_cpu_offset).
-        """
+    def take_kernel(self, image: KernelImage, vmlinux: Vmlinux) -> None:
+        """What runs is `image`: from now on functions of it and of the engine can be called."""
         self.image = image
+        self._gs_base = self.memory.u64(vmlinux.symbol("__per_cpu_offset"))
+        self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
         hooks.set("uninterrupted_bytes", ENGINE_TEXT_BYTES)
-        self._gs_base = self.memory.u64(per_cpu_offset)
         host = load([_HOST_RETURN], {".text": _HOST_TEXT})
         self.load_segments(dict(host.segments))
         self._return, self._returned = (host.labels[n] for n in ("host_return", "host_return_halt"))
         self._stack = self.alloc(_STACK_BYTES) + _STACK_BYTES
+
+    def _sched_clock_start(self, vmlinux: Vmlinux) -> int:
+        """What local_clock() would have been at 0 of the counter (arch/x86/kernel/tsc.c)."""
+        cyc2ns, offset = (vmlinux.symbols.get(n) for n in ("cyc2ns", "__sched_clock_offset"))
+        if cyc2ns is None or offset is None:
+            return 0
+        words = self.memory.u64(self._gs_base + cyc2ns + _CYC2NS_OFFSET) + self.memory.u64(offset)
+        return ((words + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
 
     def flush_text(self, start: int, end: int) -> None:
         self.cpu.invalidate(self.memory.physical(start), end - start)

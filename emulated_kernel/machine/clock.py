@@ -39,6 +39,18 @@ class ClockWords:
     is_tsc: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class GuestTime:
+    """How a guest counts time: by the host's time stamp counter and `tsc_offset`.
+
+    It takes the counter to run `tsc_khz` fast, and to have been 0 when it was `start_ns`.
+    """
+
+    tsc_offset: int
+    tsc_khz: int
+    start_ns: int = 0
+
+
 class _HostTsc:
     """The host's time stamp counter, which is the guest's as well, but for an offset."""
 
@@ -83,19 +95,32 @@ def host_tsc_khz(span_s: float = 0.05) -> int:
 
 
 class ClockSource:
-    """The time base of some vCPUs, by their per-CPU pages. `kind` is "real" or "virtual"."""
+    """The time base of some vCPUs, by their per-CPU pages. `kind` is "real" or "virtual".
+
+    A guest that keeps time by itself is told of by `guest`.
+    """
 
     def __init__(
-        self, memory: Memory, percpus: Iterable[int], kind: str, *, tsc_offset: int = 0
+        self,
+        memory: Memory,
+        percpus: Iterable[int],
+        kind: str,
+        *,
+        guest: GuestTime | None = None,
     ) -> None:
         if kind not in {"real", "virtual"}:
             raise ValueError(f"clock {kind!r}: real or virtual")
         self.kind = kind
         self._memory = memory
+        self._start_ns = guest.start_ns if guest is not None else 0
         self._word = memory.alloc(64)
         self._zero_word = self._word + 8
-        if kind == "real":
-            self._tsc = _HostTsc(tsc_offset)
+        if guest is not None:
+            self._tsc = _HostTsc(guest.tsc_offset)
+            self.tsc_base = self.ns_base = 0
+            self.mult = (1_000_000 << 32) // guest.tsc_khz
+        elif kind == "real":
+            self._tsc = _HostTsc()
             self.tsc_base, self.ns_base = self._tsc.sample()
             time.sleep(_CALIBRATION_S)  # not for synchronisation: a span to measure the TSC against
             tsc, ns = self._tsc.sample()
@@ -107,14 +132,17 @@ class ClockSource:
                 memory.set_u64(percpu + CONSTANTS[name], value)
 
     def nanoseconds(self, base_ns: int = 0) -> ClockWords:
-        """Words for nanoseconds since the machine was made, plus `base_ns`."""
+        """Words for nanoseconds since the machine was made or began to count, plus `base_ns`."""
         if self.kind == "virtual":
             return ClockWords(0, VIRTUAL_STEP_NS, self._word, base_ns)
-        start = (self.tsc_base * self.mult) >> 32
+        start = ((self.tsc_base * self.mult) >> 32) - self._start_ns
         return ClockWords(self.mult, 0, self._zero_word, base_ns - start, is_tsc=True)
 
     def monotonic(self) -> ClockWords:
-        """Words for the host's CLOCK_MONOTONIC (with a virtual clock: the virtual time)."""
+        """Words for the host's CLOCK_MONOTONIC, or the guest's that has a counter of its own.
+
+        With a virtual clock it is the virtual time.
+        """
         return self.nanoseconds(0 if self.kind == "virtual" else self.ns_base)
 
     def raw_tsc(self) -> ClockWords:

@@ -71,12 +71,23 @@ def test_the_same_functions_are_traced_as_by_the_guests_own_tracer(linux: LinuxS
     assert traced(linux, "cat") == theirs
 
 
+def test_records_are_stamped_with_the_guests_own_time(linux: LinuxShell) -> None:
+    linux.echo("devkmsg_write", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    linux.sh("echo 'what time is it' > /dev/kmsg")
+    (record,) = re.findall(r" ([\d.]+): devkmsg_write <-", linux.cat("trace"))
+    (message,) = re.findall(r"\[ *([\d.]+)\] what time is it", linux.sh("dmesg"))
+    assert float(record) == pytest.approx(float(message), abs=0.02)
+
+
 def test_a_graph_is_of_the_calls_that_were_made(linux: LinuxShell) -> None:
     linux.echo("1", "options/funcgraph-proc")
     linux.echo("vfs_read", "set_graph_function")
     linux.echo("function_graph", "current_tracer")
     linux.sh("wc /proc/version > /dev/null")
-    lines = [line for line in linux.cat("trace").splitlines() if re.match(r" 0\) +wc-\d+ ", line)]
+    lines = [
+        line for line in linux.cat("trace").splitlines() if re.match(r" 0\) +wc-\d+ +\|", line)
+    ]
     calls = [line.rpartition("|")[2].rstrip() for line in lines]
     depth = 0
     for call in calls:
