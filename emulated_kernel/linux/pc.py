@@ -267,7 +267,9 @@ class PcMachine(EmulatedMachine):
             return
         if cpu.run() is Stop.HALT:
             state.end_interrupt_shadow()
-            if not state.may_be_interrupted:
+            if not cpu.is_behind_hlt:
+                self.die(f"triple fault at {cpu.rip:#x}")
+            elif not state.may_be_interrupted:
                 self.die("the guest has halted for good")
             self._is_halted = True
 

@@ -44,6 +44,7 @@ _WITH_ERROR_CODE = {8, 10, 11, 12, 13, 14, 17, 21}
 INT3, _INVALID_OPCODE = 3, 6
 _EFER, _SCE_LME_LMA, _NXE = 0xC0000080, 0x501, 0x800
 _SYSCALL_BYTES = 2
+_HLT = 0xF4
 _WORDS = {
     **{name: index for index, name in enumerate(cpu_state.GENERAL)},
     "rip": cpu_state.RIP,
@@ -311,8 +312,14 @@ class PcCpu:
     def page_table_root(self) -> int:
         return self.state.q[cpu_state.CR3] & 0xFFFFFFFFFF000
 
+    @property
+    def is_behind_hlt(self) -> bool:
+        """Whether it halted by an instruction: it also does when it cannot deliver an exception."""
+        at = self.physical(self.rip - 1)
+        return at is not None and at < len(self._ram) and self._ram[at] == _HLT
+
     def run(self) -> Stop:
-        """Run until `hlt`, or until told to stop. Raises what a hook raised."""
+        """Run until it halts, or until told to stop. Raises what a hook raised."""
         status = uc_emu_start(self._handle, self.rip, 0, 0, 0)
         if self._error is not None:
             error, self._error = self._error, None

@@ -78,8 +78,9 @@ def test_timers_run_beside_a_guest_that_is_halted(start: Start) -> None:
         (HALT, "halted for good"),
         (RESET, "reset its machine"),
         (UD2, ""),  # no handler, nor one for that
+        (b"\xfb" + UD2, ""),
     ],
-    ids=["halt", "reset", "triple fault"],
+    ids=["halt", "reset", "triple fault", "with interrupts on"],
 )
 def test_a_guest_that_cannot_go_on_is_dead_and_the_machine_is_not(
     start: Start, code: bytes, why: str, native: bool
