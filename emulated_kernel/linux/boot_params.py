@@ -32,12 +32,12 @@ def load_kernel(ram: memoryview, vmlinux: Vmlinux, initramfs: bytes, command_lin
     for segment in vmlinux.segments:
         end = segment.physical + segment.memory_size
         if segment.physical < MIB or end > GUEST_BYTES:
-            raise ImageError(f"{vmlinux.name}: too large for {GUEST_BYTES // MIB} MiB of RAM")
+            raise ImageError(f"too large for {GUEST_BYTES // MIB} MiB of RAM")
         ram[segment.physical : segment.physical + len(segment.data)] = segment.data
         top = max(top, end)
     at = (GUEST_BYTES - len(initramfs) - MIB) & ~0xFFF
     if at < top:
-        raise ImageError(f"{vmlinux.name}: no room for its initramfs")
+        raise ImageError("no room for its initramfs")
     ram[at : at + len(initramfs)] = initramfs
     line = command_line.encode() + b"\0"
     if len(line) > COMMAND_LINE_MAX:

@@ -79,7 +79,7 @@ def start(
     progress(f"booting Linux {vmlinux.release}")
     machine, shell = _boot(vmlinux, archive, progress, native)
     took = time.monotonic() - began
-    log.info("Linux %s booted in %.1f s", vmlinux.release, took)
+    log.debug("Linux %s booted in %.1f s", vmlinux.release, took)
     if file is not None:
         keep = file
 
