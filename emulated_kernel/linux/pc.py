@@ -184,6 +184,7 @@ class PcMachine(EmulatedMachine):
         """The guest is not to run any more."""
         if self.failure is None:
             self.failure = self._last_words() or why
+            self.pit.stop()
             log.error("the guest is dead: %s", self.failure)
             for callback in self.on_failure:
                 callback()

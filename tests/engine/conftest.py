@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from support.linux_session import LinuxShell, switched_on
 from support.shell import Shell, isolated
 from support.syscalls import Kernel, Process
 
@@ -16,6 +17,13 @@ DT_DIR = 4
 def shell() -> Iterator[Shell]:
     """An isolated session with a virtual clock."""
     with isolated() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def booted() -> Iterator[LinuxShell]:
+    """A distribution's kernel for the tests of one file."""
+    with switched_on() as made:
         yield made
 
 

@@ -21,14 +21,6 @@ from ftracefs.mount.tracefs import Options
 
 pytestmark = pytest.mark.timeout(300)
 
-NOP5 = bytes.fromhex("0f1f440000")
-
-
-@pytest.fixture(scope="module")
-def booted() -> Iterator[LinuxShell]:
-    with switched_on() as made:
-        yield made
-
 
 @pytest.fixture
 def linux(booted: LinuxShell) -> Iterator[LinuxShell]:

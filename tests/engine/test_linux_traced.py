@@ -9,18 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from support.linux_session import LinuxShell, switched_on
+from support.linux_session import LinuxShell
 
 pytestmark = pytest.mark.timeout(300)
 
 ROUNDS = 100
 TROUBLE = re.compile(r"WARN|BUG|Oops|Call Trace|stall|lockup|segfault|trap ")
-
-
-@pytest.fixture(scope="module")
-def booted() -> Iterator[LinuxShell]:
-    with switched_on() as made:
-        yield made
 
 
 @pytest.fixture

@@ -99,12 +99,16 @@ def test_a_panic_is_the_reason_that_is_told(start: Start) -> None:
     machine = start(HANG)
 
     def panic() -> None:
+        for port, value in ((0x43, 0x34), (0x40, 0xFF), (0x40, 0xFF)):
+            machine.pit.write(port, value)
+        assert machine.pit.deadline is not None
         for byte in b"Kernel panic - not syncing: no init\n---[ end":
             machine.console.put(byte)
         machine.die("the guest has halted for good")
 
     machine.run(panic)
     assert machine.failure == "Kernel panic - not syncing: no init"
+    assert machine.pit.deadline is None  # nobody waits for it any more
 
 
 def test_what_the_guest_prints_is_on_the_console(start: Start) -> None:

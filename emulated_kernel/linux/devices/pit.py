@@ -102,6 +102,10 @@ class Pit:
         self.deadline = deadline
         self._changed()
 
+    def stop(self) -> None:
+        """There is nobody to interrupt any more."""
+        self._set_deadline(None)
+
     def expire(self) -> bool:
         """Whether channel 0 is due; then its next deadline is set."""
         now = self._now()
