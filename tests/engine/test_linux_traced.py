@@ -7,9 +7,12 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from support.linux_session import LinuxShell
+
+from ftracefs.errors import TracefsError
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -184,3 +187,30 @@ def test_a_cat_is_a_process_that_reads(linux: LinuxShell) -> None:
     graph = "\n".join(line.rpartition("|")[2] for line in lines)
     nested = r"^  vfs_read\(\) \{.*^ +seq_read_iter\(\) \{\n +.*^ +version_proc_show\(\) \{.*^  \}"
     assert re.search(nested, graph, re.MULTILINE | re.DOTALL)
+
+
+GLOBS = (
+    *("vfs_read", "*_read", "*vfs*", "v?s_*d*", "[ab]*", "vfs_[!rw]*", "*", "?", "vfs_re\\*d"),
+    *("nosuch*", "v*fs_read", "*read*write*", "__x64_sys_*", "*.isra.0", "x*_[0-9]*"),
+)
+
+
+def test_a_glob_finds_what_the_kernels_own_tracefs_finds(linux: LinuxShell) -> None:
+    own = "/sys/kernel/tracing/set_ftrace_filter"
+    linux.sh(f"echo > {own}")
+    theirs, ours = [], []
+    for glob in GLOBS:
+        found = linux.sh(f"printf '%s\\n' '{glob}' > {own} 2> /dev/null; md5sum < {own}")
+        theirs.append(found.split()[0])
+        with suppress(TracefsError):
+            linux.echo(glob, "set_ftrace_filter")
+        ours.append(hashlib.md5(linux.cat("set_ftrace_filter").encode()).hexdigest())
+    linux.sh(f"echo > {own}")
+    assert [glob for glob, a, b in zip(GLOBS, ours, theirs, strict=True) if a != b] == []
+    assert len(set(ours)) > 10
+
+
+def test_the_functions_are_those_that_the_kernels_own_tracefs_lists(linux: LinuxShell) -> None:
+    theirs = linux.sh("md5sum < /sys/kernel/tracing/available_filter_functions").split()[0]
+    ours = linux.cat("available_filter_functions")
+    assert hashlib.md5(ours.encode()).hexdigest() == theirs
