@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 from support.linux_kernel import require_linux
 from support.linux_session import LinuxShell, switched_on
+from support.shell import CALLER
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import cache_directory, load_vmlinuz, snapshot
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
+from ftracefs.files.base import TracefsFile
 from ftracefs.linux_session import LinuxSession
 from ftracefs.mount.tracefs import Options
 
@@ -51,6 +54,19 @@ def test_a_command_line_runs_in_the_guests_shell(linux: LinuxShell) -> None:
 def test_the_shell_comes_back_when_it_is_told_to_exit(linux: LinuxShell) -> None:
     linux.sh("exit 3")
     assert linux.sh("echo here") == "here\n"
+
+
+def test_a_writer_who_is_interrupted_ends_his_command(linux: LinuxShell) -> None:
+    node = linux.node("emulator/sh")
+    assert isinstance(node, TracefsFile)
+    file = linux.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
+    write = linux.machine.run(lambda: file.write(b"sleep 1000; echo not here\n", 0))
+    assert callable(write)
+    with pytest.raises(TracefsError) as error:
+        write(lambda: True)
+    linux.machine.run(file.fput)
+    assert error.value.errno == errno.EINTR
+    assert linux.sh("pidof sleep; echo here") == "here\n"
 
 
 def test_the_console_is_the_kernels(linux: LinuxShell) -> None:
