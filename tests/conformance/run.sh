@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Run the kernel's own tests of ftrace (tools/testing/selftests/ftrace), unmodified, against a mount.
 #
-#   tests/conformance/run.sh [-t SECONDS] [-o LOGDIR] [MOUNT] [TEST...]
+#   tests/conformance/run.sh [--kernel IMAGE] [-t SECONDS] [-o LOGDIR] [MOUNT] [TEST...]
 #
-# MOUNT is a mounted ftracefs; without one, one is mounted for the run and unmounted after it. TEST
-# is a name or pattern below test.d/ without .tc (00basic/basic1, 'ftrace/*'); all by default.
-# Prints a line a test. Fails if a test of must_pass.txt that was to run did not pass. -t limits each
-# test (60 s); -o keeps the logs of tests that did not pass. The suite comes from Debian's package
-# linux-source-6.1; without it nothing is run, which is a failure if FTRACEFS_REQUIRE_CONFORMANCE=1.
+# MOUNT is a mounted ftracefs; without one, one is mounted for the run and unmounted after it, with
+# IMAGE as its kernel. TEST is a name or pattern below test.d/ without .tc (00basic/basic1,
+# 'ftrace/*'); all by default. Prints a line a test. Fails if a test of must_pass.txt that was to run
+# did not pass, which only the built-in kernel must. -t limits each test (60 s); -o keeps the logs of
+# tests that did not pass. The suite comes from Debian's package linux-source-6.1; without it nothing
+# is run, which is a failure if FTRACEFS_REQUIRE_CONFORMANCE=1.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,7 +22,7 @@ mount=
 say() { printf 'conformance: %s\n' "$*"; }
 
 usage() {
-    sed -n 's/^# \{0,1\}//; 2,11p' "${BASH_SOURCE[0]}" >&2
+    sed -n 's/^# \{0,1\}//; 2,13p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -35,8 +36,14 @@ lack() {
     exit 0
 }
 
-while getopts t:o:h option; do
+kernel=builtin
+while getopts t:o:h-: option; do
     case $option in
+    -)
+        if [ "$OPTARG" != kernel ] || [ "$OPTIND" -gt $# ]; then usage; fi
+        kernel=${!OPTIND}
+        OPTIND=$((OPTIND + 1))
+        ;;
     t) limit=$OPTARG ;;
     o) logs=$OPTARG ;;
     *) usage ;;
@@ -100,7 +107,7 @@ trap 'exit 143' TERM
 if [ -z "$mount" ]; then
     mount=$work/mount
     mkdir "$mount"
-    if ! (cd "$root" && "$python" -m ftracefs mount "$mount") >"$work/mount.log" 2>&1 </dev/null; then
+    if ! (cd "$root" && "$python" -m ftracefs mount "$mount" --kernel "$kernel") >"$work/mount.log" 2>&1 </dev/null; then
         say "FAILED: nothing could be mounted:"
         cat "$work/mount.log"
         exit 1
@@ -108,10 +115,12 @@ if [ -z "$mount" ]; then
     own_mount=$mount
 fi
 
+must_pass=$here/must_pass.txt
+[ "$kernel" = builtin ] || must_pass=/dev/null
 [ -n "$logs" ] || logs=$work/logs
 mkdir -p "$logs"
 logs=$(readlink -f "$logs")
 
 unshare -m --propagation private \
     "$here/namespace.sh" "$mount" "$suite/ftrace" "$work" "$logs" "$limit" "$@" |
-    "$here/judge.sh" "$here/must_pass.txt" "$logs" "$@"
+    "$here/judge.sh" "$must_pass" "$logs" "$@"

@@ -9,6 +9,7 @@ import pytest
 from support.fake_linux import OFFSETS, PREEMPT_ENABLED, FakeLinux, fake_linux
 
 from emulated_kernel.asm_offsets import CONSTANTS as _C
+from ftracefs.errors import TracefsError
 
 TIF_NEED_RESCHED = 1 << 3
 LINE = re.compile(r"^ *(\S+)-(\d+) +\[000\] (\S+) +[\d.]+: (\w+) <-")
@@ -151,3 +152,10 @@ def test_more_tasks_than_mirrors_were_made_ready_are_told_apart(linux: FakeLinux
         linux.switch_to(task)
         linux.tree.call("add_one", 1)
     assert [int(pid) for _, pid, _, _ in records(linux)] == list(range(1000, 1400))
+
+
+def test_without_any_event_all_of_them_can_be_switched(linux: FakeLinux) -> None:
+    for value in ("1", "0"):
+        linux.tree.echo(value, "events/enable")
+    with pytest.raises(TracefsError, match="no such event"):
+        linux.tree.echo("sched", "set_event")

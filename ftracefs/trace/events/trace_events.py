@@ -194,6 +194,7 @@ class TraceEvents:
         """Enable or disable what fits all that is given. EINVAL when nothing does.
 
         `sub` is a system, `event` an event's name, `match` either of them (__ftrace_set_clr_event).
+        All events may be none, as in a kernel that passes no tracepoint we know.
         """
         fitting = [
             file
@@ -202,7 +203,7 @@ class TraceEvents:
             and sub in (None, file.call.system)
             and event in (None, file.call.name)
         ]
-        if not fitting:
+        if not fitting and (match, sub, event) != (None, None, None):
             raise TracefsError(errno.EINVAL, "no such event")
         for file in fitting:
             self.trace_event_enable_disable(file, enable)
