@@ -280,6 +280,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         clock=arguments.clock,
         isolated=arguments.isolated,
         pure=arguments.pure,
+        at_terminal=sys.stderr.isatty(),
     )
 
 

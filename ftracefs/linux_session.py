@@ -39,7 +39,7 @@ class LinuxSession:
         if options.modules:
             raise ImageError("a booted kernel takes no modules of one's own")
         cache = cache_directory()
-        progress = _Progress()
+        progress = _Progress(options.at_terminal)
         path = options.kernel
         if path == HOST_KERNEL:
             path = find_linux(cache, lambda text: print(f"ftracefs: {text}", file=sys.stderr))
@@ -97,8 +97,8 @@ class LinuxSession:
 class _Progress:
     """The last line of the guest's console, on a terminal."""
 
-    def __init__(self) -> None:
-        self._shows = sys.stderr.isatty()
+    def __init__(self, shows: bool) -> None:
+        self._shows = shows
         self._used = False
 
     def __call__(self, text: str) -> None:

@@ -116,7 +116,7 @@ def _child(serve: Callable[[Callable[[], None]], int], write_end: int, log_fd: i
 
 def _watch(pid: int, read_end: int) -> Started:
     """Pass on what the child says until it is ready or dead."""
-    began = time.monotonic()
+    began = spoke = time.monotonic()
     shows_progress = sys.stderr.isatty()
     is_told = False
     try:
@@ -128,14 +128,15 @@ def _watch(pid: int, read_end: int) -> Started:
                 if ready:
                     return Started(pid, is_ready=True)
                 if text:
+                    spoke = time.monotonic()
                     continue
             # Nothing to read, or the end: a child's child may hold the pipe open longer.
             ended, status = os.waitpid(pid, 0 if readable else os.WNOHANG)
             if ended:
                 return Started(pid, is_ready=False, exit_code=os.waitstatus_to_exitcode(status))
             seconds = time.monotonic() - began
-            if shows_progress and seconds > _PROGRESS_AFTER:
-                os.write(2, f"\rstarting the emulated kernel: {seconds:.0f} s ".encode())
+            if shows_progress and time.monotonic() - spoke > _PROGRESS_AFTER:
+                os.write(2, f"\r\x1b[Kstarting the emulated kernel: {seconds:.0f} s ".encode())
                 is_told = True
     finally:
         if is_told:

@@ -21,6 +21,7 @@ class Options:
     clock: Literal["real", "virtual"] = "real"
     isolated: bool = False
     pure: bool = False
+    at_terminal: bool = False  # somebody waits there, and may be shown what lasts
 
 
 @dataclass(frozen=True, slots=True)
