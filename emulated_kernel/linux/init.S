@@ -128,8 +128,8 @@ environment:
 an_hour:
     .quad 3600
     .quad 0
-# struct termios: nothing translated or echoed, but control-C is SIGINT. 115200 baud, 8 bits, ignoring
-# modem lines.
+# struct termios: nothing translated or echoed, but control-C is SIGINT and control-\ SIGQUIT. 115200
+# baud, 8 bits, ignoring modem lines.
 termios:
     .long 0
     .long 0
@@ -137,7 +137,7 @@ termios:
     .long 1
     .byte 0
     .byte 3
-    .byte 0
+    .byte 0x1c
     .byte 0
     .byte 0
     .byte 0

@@ -1,12 +1,13 @@
 """The guest's shell at the other end of the second serial line (init.S, commands.sh).
 
-One command at a time. What it writes is kept until the next one; RS, its exit status and a newline
-end it.
+One command at a time. What it writes is kept until the next one; RS, its mark, its exit status and
+a newline end it.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 from emulated_kernel.linux.pc import GuestDeadError, PcMachine
 
 _UP, _NO_SHELL = 0x06, 0x15
-_END = re.compile(rb"\x1e(\d{1,3})\n\Z")
-_INTERRUPT = b"\x03"
+_END = re.compile(rb"\x1e(\w+) (\d{1,3})\n\Z")
+_END_MAX, _MARK_BYTES = 48, 8
+_READY = b"ready"  # the mark of a shell that has begun
+_INTERRUPT, _QUIT = b"\x03", b"\x1c"
 COMMAND_MAX = 3000  # with its escapes: the line of a serial port takes 4095 bytes
 OUTPUT_MAX = 16 << 20
 
@@ -31,6 +34,7 @@ class Shell:
         self.is_missing = False
         self.output = b""
         self.status = 0
+        self._mark = _READY
         self._changed = threading.Condition()
         machine.on_line_output = self._receive
         machine.on_failure.append(self._notify)
@@ -45,9 +49,10 @@ class Shell:
             self._notify()
             return
         self._received.append(byte)
-        if byte == 0x0A and (end := _END.search(self._received[-8:])):
+        end = _END.search(self._received[-_END_MAX:]) if byte == 0x0A else None
+        if end is not None and end[1] in (self._mark, _READY):
             size = len(self._received) - (end.end() - end.start())
-            self.output, self.status = bytes(self._received[:size]), int(end[1])
+            self.output, self.status = bytes(self._received[:size]), int(end[2])
             self._received.clear()
             self.is_ready = True
             self._notify()
@@ -76,9 +81,10 @@ class Shell:
         if not self.is_ready:
             return False
         line = encode(command)
+        self._mark = secrets.token_hex(_MARK_BYTES).encode()
         self.is_ready = False
         self.output = b""
-        self._machine.line.send(line)
+        self._machine.line.send(self._mark + b" " + line)
         return True
 
     def save(self) -> dict[str, Any]:
@@ -93,16 +99,16 @@ class Shell:
         """What has been written so far, or by the last command."""
         return self.output if self.is_ready else bytes(self._received)
 
-    def interrupt(self) -> None:
-        """Control-C."""
+    def interrupt(self, *, harder: bool = False) -> None:
+        """Control-C; or Control-backslash, for what takes no notice of that."""
         if not self.is_ready:
-            self._machine.line.send(_INTERRUPT)
+            self._machine.line.send(_QUIT if harder else _INTERRUPT)
 
 
 def encode(command: bytes) -> bytes:
     """A command as the shell's loop wants it. ValueError for one that is too long."""
     line = command.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\0", b"") + b"\n"
-    line = line.replace(_INTERRUPT, b"\\03")
+    line = line.replace(_INTERRUPT, b"\\03").replace(_QUIT, b"\\034")
     if len(line) > COMMAND_MAX:
         raise ValueError(f"a command of more than {COMMAND_MAX} bytes")
     return line

@@ -3,6 +3,7 @@
 kernel      what is running, and whether it still is
 console     what its first serial line shows
 sh          a command line written is run by the guest's shell; what it wrote is read
+sh_status   how the last command ended
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def files(guest: LinuxGuest, tracing: Tracing) -> dict[str, TracefsFile]:
         "console": _with_mode(SeqFile(guest.machine.console.text), 0o440),
         "kernel": _with_mode(ValueFile(lambda: _kernel(guest, tracing)), 0o440),
         "sh": _with_mode(ShellFile(guest), 0o640),
+        "sh_status": _with_mode(ValueFile(lambda: f"{guest.shell.status}\n"), 0o440),
     }
 
 
@@ -47,7 +49,7 @@ def _kernel(guest: LinuxGuest, tracing: Tracing) -> str:
         "start": f"{how} in {guest.start_s:.2f} s",
         "state": f"dead: {machine.failure}" if machine.failure else "running",
         "exceptions": "native" if machine.cpu.is_native else "by Python",
-        "shell": "none: the host has no static busybox" if guest.shell.is_missing else "sh",
+        "shell": "none: the host has no sh for it" if guest.shell.is_missing else "sh",
     }
     text = kernel_text(tracing, len(LoadedFunctions(tracing)()))
     return text + "".join(f"{name + ':':<14}{value}\n" for name, value in rows.items())
@@ -78,7 +80,7 @@ class _ShellOpen(OpenFile):
         if not command:
             raise TracefsError(errno.EINVAL, "which command?")
         if self._guest.shell.is_missing:
-            raise TracefsError(errno.ENOENT, "the guest has no shell: no static busybox here")
+            raise TracefsError(errno.ENOENT, "the guest has no shell: the host has none for it")
 
         def run(is_interrupted: Callable[[], bool]) -> int:
             self._text = None
@@ -107,6 +109,8 @@ class _ShellOpen(OpenFile):
         try:
             wait()
         except TracefsError:
-            machine.run(shell.interrupt)
-            shell.wait(lambda: shell.is_ready, _INTERRUPTED_S)
+            for harder in (False, True):
+                machine.run(lambda harder=harder: shell.interrupt(harder=harder))  # type: ignore[misc]
+                if shell.wait(lambda: shell.is_ready, _INTERRUPTED_S):
+                    break
             raise

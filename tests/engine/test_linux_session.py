@@ -56,17 +56,38 @@ def test_the_shell_comes_back_when_it_is_told_to_exit(linux: LinuxShell) -> None
     assert linux.sh("echo here") == "here\n"
 
 
-def test_a_writer_who_is_interrupted_ends_his_command(linux: LinuxShell) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 1000; echo REACHED > /tmp/reached",
+        "while :; do :; done",
+        "while :; do sleep 1; done; echo REACHED > /tmp/reached",
+        "trap '' INT; sleep 1000",
+    ],
+)
+def test_a_writer_who_is_interrupted_ends_his_command(linux: LinuxShell, command: str) -> None:
     node = linux.node("emulator/sh")
     assert isinstance(node, TracefsFile)
     file = linux.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
-    write = linux.machine.run(lambda: file.write(b"sleep 1000; echo not here\n", 0))
+    write = linux.machine.run(lambda: file.write(command.encode(), 0))
     assert callable(write)
     with pytest.raises(TracefsError) as error:
         write(lambda: True)
     linux.machine.run(file.fput)
     assert error.value.errno == errno.EINTR
-    assert linux.sh("pidof sleep; echo here") == "here\n"
+    assert linux.sh("pidof sleep; cat /tmp/reached 2> /dev/null; echo here") == "here\n"
+
+
+def test_what_a_command_writes_does_not_end_it(linux: LinuxShell) -> None:
+    assert linux.sh("printf 'a\\036x 0\\nb\\n'; echo tail") == "a\x1ex 0\nb\ntail\n"
+    assert linux.sh("exec 1>/dev/null; echo lost") == ""
+    assert linux.sh("echo here") == "here\n"
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", 0), ("false", 1), ("(exit 42)", 42)])
+def test_how_a_command_ended_is_told(linux: LinuxShell, command: str, status: int) -> None:
+    linux.sh(command)
+    assert linux.cat("emulator/sh_status") == f"{status}\n"
 
 
 def test_the_console_is_the_kernels(linux: LinuxShell) -> None:

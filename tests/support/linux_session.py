@@ -30,7 +30,7 @@ def switched_on() -> Iterator[LinuxShell]:
     session = LinuxSession(Options(kernel=require_linux(), cpus=1))
     try:
         if session.guest.shell.is_missing:
-            pytest.skip("no static busybox")
+            pytest.skip("no shell for the guest")
         yield LinuxShell(session)  # type: ignore[arg-type]
     finally:
         session.close()

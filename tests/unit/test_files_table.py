@@ -287,5 +287,6 @@ def test_every_file_has_a_row_with_its_mode_in_the_documentation(tree: Tree) -> 
     for name, mode in modes(tree.node("per_cpu/cpu0")).items():
         assert rows.pop(f"per_cpu/cpuN/{name}") == f"0{mode:o}", name
     assert rows.pop("emulator/text/FUNCTION") == f"0{tree.node('emulator/text/double').mode:o}"
-    assert rows.pop("emulator/sh") == "0640"  # only a booted Linux has it
+    assert rows.pop("emulator/sh") == "0640"  # only a booted Linux has these
+    assert rows.pop("emulator/sh_status") == "0440"
     assert not rows
