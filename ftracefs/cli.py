@@ -227,7 +227,8 @@ def _mount(arguments: argparse.Namespace) -> int:
         _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
         return FAILED
     try:
-        print(_banner(path, started.pid, log), flush=True)
+        has_shell = options.kernel is not None and (path / "emulator/sh").exists()
+        print(_banner(path, started.pid, log, has_shell), flush=True)
     except BrokenPipeError:  # it is mounted, whoever reads
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
     return DONE
@@ -365,15 +366,19 @@ def _default_log(path: Path) -> Path:
     return log
 
 
-def _banner(path: Path, pid: int, log: Path) -> str:
+def _banner(path: Path, pid: int, log: Path, has_shell: bool) -> str:
+    """What to try; `has_shell` is for a guest that has programs of its own to be traced."""
     unmount = os.environ.get(UNMOUNT_COMMAND) or "ftracefs unmount"
     place = shlex.quote(str(path))
+    look = "cat trace_pipe                  # Ctrl-C leaves it"
+    if has_shell:
+        look = "echo 'cat /proc/version' > emulator/sh; cat trace"
     return f"""\
 mounted on {path} (pid {pid}, log {log})
 try it:
     cd {place}
     echo 'vfs_*' > set_ftrace_filter
     echo function > current_tracer
-    cat trace_pipe                  # Ctrl-C leaves it
+    {look}
 stop it:
     {unmount} {place}"""

@@ -58,6 +58,8 @@ def kernel_text(tracing: Tracing, functions: int) -> str:
         "int3 hits": str(poke.int3_hits),
         "hypercalls": str(machine.hypercall_count),
     }
+    if ftrace.ftrace_disabled:
+        rows["ftrace"] = "disabled: text is not what it was thought to be, see the log"
     return "".join(f"{name + ':':<14}{value}\n" for name, value in rows.items())
 
 

@@ -76,7 +76,7 @@ def figures(peer: dict[str, float]) -> Iterator[Figure]:
     """The lines of the table."""
     with tempfile.TemporaryDirectory() as directory:
         name = "mount to first line"
-        runs = first_line(Path(directory) / "linux", "--kernel", "linux")
+        runs = first_line(Path(directory) / "linux", "--kernel", "linux", functions="")
         yield of_runs(f"Linux: {name} of trace_pipe", runs, "ms", reach=1000, peer=peer[name])
     with switched_on() as linux:
         yield from _costs(linux, peer)
