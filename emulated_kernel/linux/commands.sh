@@ -6,6 +6,7 @@ exec 3>&1
 cd /root || cd /
 printf '\036ready %d\n' 0
 while read -r mark command; do
+    trap 'printf "\036exit %d\n" $? >&3' EXIT
     eval "$(printf %b "$command")" </dev/null >&3 2>&1
     printf '\036%s %d\n' "$mark" $? >&3
     trap - INT QUIT

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.assembler import load
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
@@ -363,8 +364,23 @@ class PcMachine(EmulatedMachine):
                 if self._timed_out:
                     raise GuestTimeout(f"no return within {thread.BUDGET_S:g} s")
             return cpu.get("rax")[0]
+        except EmulatedKernelError:
+            self._forget_frames()
+            raise
         finally:
             self._timed_out = False
             self._running, self._slice_since = outer, time.monotonic()
             cpu.state.restore(saved, forget_translations=False)
             self._is_halted = halted
+
+    def _forget_frames(self) -> None:
+        """A call that will not return takes its frames off the shadow stack of who made it."""
+        memory, task = self.memory, self.cpus[0].current
+        if not task:
+            return
+        base, top = (memory.u64(task + CONSTANTS[f"TASK_RET_{end}"]) for end in ("BASE", "TOP"))
+        bare = range(self._stack - _STACK_BYTES, self._stack)
+        frame, retp = CONSTANTS["FG_SIZE"], CONSTANTS["FG_RETP"]
+        while top > base and memory.u64(top - frame + retp) in bare:
+            top -= frame
+        memory.set_u64(task + CONSTANTS["TASK_RET_TOP"], top)

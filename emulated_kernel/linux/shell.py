@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from emulated_kernel.linux.pc import GuestDeadError, PcMachine
+from emulated_kernel.linux.pc import PcMachine
 
 _UP, _NO_SHELL = 0x06, 0x15
 _END = re.compile(rb"\x1e(\w+) (\d{1,3})\n\Z")
 _END_MAX, _MARK_BYTES = 48, 8
-_READY = b"ready"  # the mark of a shell that has begun
+_READY, _EXIT = b"ready", b"exit"  # the marks of a shell that has begun, and of one that ends
+_SIGNALLED = 130  # how a shell ended that could not say so
 _INTERRUPT, _QUIT = b"\x03", b"\x1c"
 COMMAND_MAX = 3000  # with its escapes: the line of a serial port takes 4095 bytes
 OUTPUT_MAX = 16 << 20
@@ -35,6 +36,7 @@ class Shell:
         self.output = b""
         self.status = 0
         self._mark = _READY
+        self._exit_status = _SIGNALLED
         self._changed = threading.Condition()
         machine.on_line_output = self._receive
         machine.on_failure.append(self._notify)
@@ -50,14 +52,23 @@ class Shell:
             return
         self._received.append(byte)
         end = _END.search(self._received[-_END_MAX:]) if byte == 0x0A else None
-        if end is not None and end[1] in (self._mark, _READY):
-            size = len(self._received) - (end.end() - end.start())
-            self.output, self.status = bytes(self._received[:size]), int(end[2])
-            self._received.clear()
-            self.is_ready = True
-            self._notify()
+        if end is not None and end[1] in (self._mark, _READY, _EXIT):
+            self._ended(end[1], int(end[2]), len(end[0]))
         elif len(self._received) > OUTPUT_MAX:
             del self._received[: OUTPUT_MAX // 2]
+
+    def _ended(self, mark: bytes, status: int, size: int) -> None:
+        """A command, or the shell with it: then the next one's beginning is the end."""
+        del self._received[-size:]
+        if mark == _EXIT:
+            self._exit_status = status
+            return
+        if mark == _READY and self._mark != _READY:
+            status = self._exit_status
+        self.output, self.status = bytes(self._received), status
+        self._received.clear()
+        self.is_ready = True
+        self._notify()
 
     def _notify(self) -> None:
         with self._changed:
@@ -82,6 +93,7 @@ class Shell:
             return False
         line = encode(command)
         self._mark = secrets.token_hex(_MARK_BYTES).encode()
+        self._exit_status = _SIGNALLED
         self.is_ready = False
         self.output = b""
         self._machine.line.send(self._mark + b" " + line)
@@ -112,6 +124,3 @@ def encode(command: bytes) -> bytes:
     if len(line) > COMMAND_MAX:
         raise ValueError(f"a command of more than {COMMAND_MAX} bytes")
     return line
-
-
-__all__ = ["COMMAND_MAX", "GuestDeadError", "Shell", "encode"]

@@ -146,5 +146,15 @@ OBJECT mirror_probes
 ENDOBJECT mirror_probes
 .balign 64
 OBJECT spare_mirror
-    .zero TASK_SIZE
+    .zero TASK_RET_TOP
+    .quad spare_stack + FGT_BYTES
+    .quad 0                                 # RET_END
+    .quad spare_stack + FGT_BYTES
+    .zero TASK_SIZE - TASK_RET_BASE - 8
 ENDOBJECT spare_mirror
+.balign 64
+OBJECT spare_stack                          # paused for good: what several tasks share holds no frames
+    .zero FGT_BYTES + FGT_PAUSE
+    .long 1
+    .zero -FGT_PAUSE - 4
+ENDOBJECT spare_stack

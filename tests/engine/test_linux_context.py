@@ -154,6 +154,20 @@ def test_more_tasks_than_mirrors_were_made_ready_are_told_apart(linux: FakeLinux
     assert [int(pid) for _, pid, _, _ in records(linux)] == list(range(1000, 1400))
 
 
+def test_tasks_that_share_a_mirror_are_traced_and_have_no_graph(linux: FakeLinux) -> None:
+    labels = linux.tree.tracing.ftrace.labels
+    linux.memory.set_u64(labels["free_mirrors"], 0)
+    linux.tree.echo("function", "current_tracer")
+    for pid in (61, 62, 61):
+        linux.switch_to(linux.new_task(pid, "late"))
+        linux.tree.call("add_one", 1)
+    assert [pid for _, pid, _, _ in records(linux)] == ["61", "62", "61"]
+    linux.tree.echo("function_graph", "current_tracer")
+    linux.switch_to(linux.new_task(63, "late"))
+    assert linux.tree.call("add_one_twice", 5) == 7
+    assert "add_one" not in linux.tree.read("trace")
+
+
 def test_without_any_event_all_of_them_can_be_switched(linux: FakeLinux) -> None:
     for value in ("1", "0"):
         linux.tree.echo(value, "events/enable")

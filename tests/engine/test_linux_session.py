@@ -52,7 +52,7 @@ def test_a_command_line_runs_in_the_guests_shell(linux: LinuxShell) -> None:
 
 
 def test_the_shell_comes_back_when_it_is_told_to_exit(linux: LinuxShell) -> None:
-    linux.sh("exit 3")
+    assert linux.sh("echo before; exit 3") == "before\n"
     assert linux.sh("echo here") == "here\n"
 
 
@@ -84,7 +84,10 @@ def test_what_a_command_writes_does_not_end_it(linux: LinuxShell) -> None:
     assert linux.sh("echo here") == "here\n"
 
 
-@pytest.mark.parametrize(("command", "status"), [("true", 0), ("false", 1), ("(exit 42)", 42)])
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("true", 0), ("false", 1), ("(exit 42)", 42), ("echo a; exit 3", 3), ("kill -9 $$", 130)],
+)
 def test_how_a_command_ended_is_told(linux: LinuxShell, command: str, status: int) -> None:
     linux.sh(command)
     assert linux.cat("emulator/sh_status") == f"{status}\n"

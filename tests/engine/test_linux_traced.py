@@ -214,3 +214,18 @@ def test_the_functions_are_those_that_the_kernels_own_tracefs_lists(linux: Linux
     theirs = linux.sh("md5sum < /sys/kernel/tracing/available_filter_functions").split()[0]
     ours = linux.cat("available_filter_functions")
     assert hashlib.md5(ours.encode()).hexdigest() == theirs
+
+
+def test_a_call_that_does_not_come_back_leaves_no_frames_behind(
+    linux: LinuxShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulated_kernel.machine.thread.BUDGET_S", 0.5)
+    linux.echo("__delay delay_tsc", "set_ftrace_filter")
+    linux.echo("function_graph", "current_tracer")
+    with pytest.raises(TracefsError):
+        linux.echo("__delay 0xffffffffffff", "emulator/call")
+    assert "_tsc() {" in linux.cat("trace") or "__delay() {" in linux.cat("trace")
+    ftrace, (cpu,) = linux.session.ftrace, linux.machine.cpus
+    assert linux.machine.run(lambda: ftrace.fgraph.ret_stack(cpu.current)) == []
+    linux.echo("", "set_ftrace_filter")
+    assert linux.sh("cat /proc/version").startswith("Linux version ")
