@@ -41,11 +41,11 @@ def linux_image(vmlinux: Vmlinux) -> KernelImage:
 
 def symbol_table(symbols: KernelSymbols) -> SymbolTable:
     """Linux keeps no sizes: a symbol reaches up to the next address that has one."""
-    distinct, numbers = np.unique(symbols.addresses, return_inverse=True)
-    ends = np.append(distinct[1:], distinct[-1:])
-    return SymbolTable(
-        symbols.addresses, ends[numbers], symbols.names, symbols.kinds.decode("ascii", "replace")
-    )
+    addresses = symbols.addresses
+    following = np.searchsorted(addresses, addresses, "right")
+    ends = addresses[np.minimum(following, len(addresses) - 1)]
+    kinds = symbols.kinds.decode("ascii", "replace")
+    return SymbolTable(addresses, ends, symbols.names, kinds)
 
 
 def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
