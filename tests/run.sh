@@ -33,7 +33,7 @@ case ${1:-} in
 esac
 [ $# = 0 ] || pytest_only=yes
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 failures=()
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -52,7 +52,7 @@ step() { # NAME COMMAND...: one test that a command is
         passed=$((passed + 1))
     else
         printf 'FAILED: %s\n' "$name"
-        failed=$((failed + 1))
+        failed=$((failed + 1)) failures+=("$name")
     fi
 }
 
@@ -115,27 +115,36 @@ run_shellcheck() {
 }
 
 run_pytest() { # ARGUMENT...
-    local report=$scratch/report.xml counts
+    local report=$scratch/report.xml counted
     "$PYTHON" -m pytest --junitxml="$report" "$@"
     local status=$?
-    if ! counts=$("$PYTHON" - "$report" <<'PYTHON'
+    if ! mapfile -t counted < <("$PYTHON" - "$report" <<'PYTHON'
 import sys
 import xml.etree.ElementTree as ElementTree
 
-total = failed = skipped = 0
+total = skipped = 0
+failures = []
 for suite in ElementTree.parse(sys.argv[1]).getroot().iter("testsuite"):
     total += int(suite.get("tests", 0))
-    failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
     skipped += int(suite.get("skipped", 0))
-print(max(total - failed - skipped, 0), failed, skipped)
+    for case in suite.iter("testcase"):
+        failures += [
+            f"{case.get('classname')}::{case.get('name')}: {' '.join(reason.get('message', '').split())[:200]}"
+            for reason in case
+            if reason.tag in ("failure", "error")
+        ]
+print(max(total - len(failures) - skipped, 0), len(failures), skipped)
+for failure in failures:
+    print(failure)
 PYTHON
-    ); then
-        counts="0 1 0" # pytest did not get as far as a report
+    ) || [ ${#counted[@]} = 0 ]; then
+        counted=("0 1 0" "pytest: no report") # pytest did not get as far as one
     fi
     local ok bad skip
-    read -r ok bad skip <<<"$counts"
+    read -r ok bad skip <<<"${counted[0]}"
+    failures+=("${counted[@]:1}")
     # No test at all, an interrupt, an internal error: failures that no test counted.
-    [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
+    [ "$status" = 0 ] || [ "$bad" != 0 ] || { bad=1 && failures+=("pytest: exit status $status"); }
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 }
 
@@ -150,10 +159,11 @@ run_conformance() {
         read -r ok bad skip <<<"$counts"
         [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
         passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+        [ "$bad" = 0 ] || failures+=("the kernel's own suite: $bad, see above")
     elif [ "$status" = 0 ]; then
         skipped=$((skipped + 1))
     else
-        failed=$((failed + 1))
+        failed=$((failed + 1)) failures+=("the kernel's own suite: no count")
     fi
 }
 
@@ -223,6 +233,10 @@ else
 fi
 [ "$quick" = yes ] || step "no mount and no process is left" nothing_left
 
+# Told again at the end, where a long log is read first.
 echo
+for name in "${failures[@]}"; do
+    printf 'FAILED: %s\n' "$name"
+done
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
