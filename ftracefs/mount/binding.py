@@ -15,6 +15,7 @@ import threading
 from typing import Any, Protocol
 
 from ftracefs.files.base import Caller
+from ftracefs.mount.thread_state import keep_thread_state
 
 LIBFUSE = "libfuse.so.2"
 
@@ -128,6 +129,12 @@ class PollHandle:
 
 
 class _Fuse(fuse.FUSE):  # type: ignore[misc]
+    @staticmethod
+    def _wrapper(function: Any, *args: Any) -> int:
+        keep_thread_state()
+        answer: int = fuse.FUSE._wrapper(function, *args)
+        return answer
+
     def ioctl(self, path: Any, cmd: int, arg: Any, fip: Any, flags: int, data: Any) -> int:
         answer: int = self.operations("ioctl", cmd, fip.contents)
         return answer
