@@ -34,8 +34,6 @@ class LinuxSession:
 
     def __init__(self, options: Options) -> None:
         assert options.kernel is not None
-        if options.clock != "real":
-            raise ImageError("a booted kernel has the real clock only")
         if options.modules:
             raise ImageError("a booted kernel takes no modules of one's own")
         cache = cache_directory()
@@ -44,7 +42,9 @@ class LinuxSession:
         if path == HOST_KERNEL:
             path = find_linux(cache, lambda text: print(f"ftracefs: {text}", file=sys.stderr))
         self.vmlinux = load_vmlinuz(path)
-        self.guest = start(self.vmlinux, cache=cache, progress=progress)
+        self.guest = start(
+            self.vmlinux, cache=cache, progress=progress, is_virtual=options.clock == "virtual"
+        )
         progress.end()
         self.machine = self.guest.machine
         try:

@@ -19,12 +19,12 @@ from pathlib import Path
 from emulated_kernel.errors import EmulatedKernelError, ImageError
 from emulated_kernel.linux import boot_params, snapshot
 from emulated_kernel.linux.boot_params import load_kernel
+from emulated_kernel.linux.guest_clock import tsc_khz
 from emulated_kernel.linux.host_programs import host_programs
 from emulated_kernel.linux.initramfs import initramfs, static_busybox
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
 from emulated_kernel.linux.vmlinux import Vmlinux
-from emulated_kernel.machine.clock import host_tsc, host_tsc_khz
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,12 @@ def start(
     cache: Path | None,
     progress: Callable[[str], None] = lambda text: None,
     native: bool | None = None,
+    is_virtual: bool = False,
 ) -> LinuxGuest:
     """Restore the kernel from its snapshot in `cache`, or boot it and leave one there.
 
-    Raises ImageError for a kernel that does not come up.
+    `is_virtual`: its time is not the host's (guest_clock.py). Raises ImageError for a kernel that
+    does not come up.
     """
     began = time.monotonic()
     busybox = static_busybox()
@@ -71,30 +73,27 @@ def start(
     )
     file = None
     if cache is not None:
-        file = cache / f"{_key(vmlinux, archive)}{snapshot.SUFFIX}"
-        restored = _restore(file, native)
+        file = cache / f"{_key(vmlinux, archive, is_virtual)}{snapshot.SUFFIX}"
+        restored = _restore(file, native, is_virtual)
         if restored is not None:
-            machine, shell = restored
-            return LinuxGuest(vmlinux, machine, shell, True, time.monotonic() - began)
+            return LinuxGuest(vmlinux, *restored, True, time.monotonic() - began)
     progress(f"booting Linux {vmlinux.release}")
-    machine, shell = _boot(vmlinux, archive, progress, native)
-    took = time.monotonic() - began
-    log.debug("Linux %s booted in %.1f s", vmlinux.release, took)
+    guest = _boot(vmlinux, archive, progress, native, is_virtual)
+    log.debug("Linux %s booted in %.1f s", vmlinux.release, time.monotonic() - began)
     if file is not None:
-        keep = file
-
-        def save() -> None:
-            try:
-                snapshot.save(machine, shell, keep)
-            except OSError as error:
-                log.warning("no snapshot: %s", error)
-
-        machine.run(save)
-    return LinuxGuest(vmlinux, machine, shell, False, took)
+        _save(*guest, file)
+    return LinuxGuest(vmlinux, *guest, False, time.monotonic() - began)
 
 
-def _key(vmlinux: Vmlinux, archive: bytes) -> str:
-    content = hashlib.sha256(f"{vmlinux.digest} {COMMAND_LINE}".encode())
+def _save(machine: PcMachine, shell: Shell, file: Path) -> None:
+    try:
+        machine.run(lambda: snapshot.save(machine, shell, file))
+    except OSError as error:
+        log.warning("no snapshot: %s", error)
+
+
+def _key(vmlinux: Vmlinux, archive: bytes, is_virtual: bool) -> str:
+    content = hashlib.sha256(f"{vmlinux.digest} {COMMAND_LINE} {is_virtual}".encode())
     content.update(archive)
     here = Path(__file__).parent
     for source in sorted([*here.rglob("*.py"), *(here.parent / "machine").glob("*.*")]):
@@ -103,11 +102,11 @@ def _key(vmlinux: Vmlinux, archive: bytes) -> str:
     return content.hexdigest()[:32]
 
 
-def _restore(file: Path, native: bool | None) -> tuple[PcMachine, Shell] | None:
+def _restore(file: Path, native: bool | None, is_virtual: bool) -> tuple[PcMachine, Shell] | None:
     state = snapshot.read_state(file)
-    if state is None or not snapshot.is_for(state, host_tsc_khz(0.01)):
+    if state is None or not snapshot.is_for(state, tsc_khz(is_virtual=is_virtual, span_s=0.01)):
         return None
-    machine = PcMachine(tsc_khz=state["tsc_khz"], native=native)
+    machine = PcMachine(tsc_khz=state["tsc_khz"], is_virtual=is_virtual, native=native)
     shell = Shell(machine)
     if not machine.run(lambda: snapshot.restore(machine, shell, file, state)):
         machine.close()
@@ -117,16 +116,20 @@ def _restore(file: Path, native: bool | None) -> tuple[PcMachine, Shell] | None:
 
 
 def _boot(
-    vmlinux: Vmlinux, archive: bytes, progress: Callable[[str], None], native: bool | None
+    vmlinux: Vmlinux,
+    archive: bytes,
+    progress: Callable[[str], None],
+    native: bool | None,
+    is_virtual: bool,
 ) -> tuple[PcMachine, Shell]:
-    tsc_khz = host_tsc_khz()
-    machine = PcMachine(tsc_khz=tsc_khz, native=native)
+    khz = tsc_khz(is_virtual=is_virtual)
+    machine = PcMachine(tsc_khz=khz, is_virtual=is_virtual, native=native)
     try:
         shell = Shell(machine)
         watch = _Watch(progress)
         machine.console.on_line = watch.line
         # Loops a jiffy takes, which a kernel would measure: 1000/HZ of the counter's rate, halved.
-        line = f"{COMMAND_LINE} lpj={tsc_khz * 2}"
+        line = f"{COMMAND_LINE} lpj={khz * 2}"
         machine.run(lambda: load_kernel(memoryview(machine.memory.ram), vmlinux, archive, line))
         machine.cpu.boot_state(
             vmlinux.entry,
@@ -135,7 +138,7 @@ def _boot(
             boot_params.GDT,
             boot_params.STACK_TOP,
         )
-        machine.cpu.state.tsc_offset = -host_tsc()
+        machine.time.tsc = 0
         machine.power_on()
         _wait(machine, shell, watch)
         machine.console.on_line = lambda line: None

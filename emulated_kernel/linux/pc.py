@@ -1,8 +1,9 @@
 """A PC that runs a kernel of its own: one processor, RAM, and the devices of the 1980s.
 
 Unlike the built-in machine its guest runs all the time, on the machine thread, between the jobs of
-others. It stands still at `hlt` until a device wants something. Time is the host's: the guest's
-time stamp counter is the host's with an offset.
+others. It stands still at `hlt` until a device wants something. Time is the host's or virtual
+(guest_clock.py). With a virtual one the guest runs only between `rouse` and `settle`, and comes to
+rest where it is idle: what the host does then, it does at a point of the guest's own choice.
 
 A guest that can go on no more (a triple fault, a reset, halted for good, an error of Unicorn's) is
 dead: `failure` says why, what is asked of it raises GuestDeadError, and the host lives on.
@@ -22,6 +23,7 @@ from emulated_kernel.assembler import load
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
 from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart
+from emulated_kernel.linux.guest_clock import GuestClock, RealClock, VirtualClock
 from emulated_kernel.linux.memory import (
     ENGINE_TEXT,
     ENGINE_TEXT_BYTES,
@@ -42,6 +44,7 @@ _COM1, _COM2 = 0x3F8, 0x2F8
 _CYC2NS_OFFSET = 8  # struct cyc2ns_data: multiplier, shift, offset
 _NAG_S = 0.0005
 _BETWEEN_S = 0.0005  # that the guest runs between two steps of a text patch
+_REST_S = 0.5  # of virtual time, after which a guest that is never idle is taken to be at rest
 _HOST_RETURN = Path(__file__).parents[1] / "images" / "host_return.S"
 _HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - 4096
 _STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
@@ -119,14 +122,16 @@ class PcMachine(EmulatedMachine):
     memory: PcMemory
     cpus: list[PcProcessor]
 
-    def __init__(self, *, tsc_khz: int, native: bool | None = None) -> None:
+    def __init__(
+        self, *, tsc_khz: int, is_virtual: bool = False, native: bool | None = None
+    ) -> None:
         super().__init__()
         self.tsc_khz = tsc_khz
         self.memory = PcMemory()
         self.console = Console()
         self.on_line_output: Callable[[int], None] = lambda byte: None
         self.pic = Pic(lambda: self.cpu.hooks.want_interrupt())
-        self.pit = Pit(time.monotonic, self._deadline_changed)
+        self.pit = Pit(lambda: self.time.seconds(), self._deadline_changed)
         self.line = Uart(_COM2, lambda byte: self.on_line_output(byte), self._raise(_COM2_LINE))
         com1 = Uart(_COM1, self.console.put, self._raise(_COM1_LINE))
         self.devices: dict[str, Any] = {
@@ -134,15 +139,18 @@ class PcMachine(EmulatedMachine):
             "pit": self.pit,
             "com1": com1,
             "com2": self.line,
-            "cmos": Cmos(),
+            "cmos": Cmos(lambda: self.time.date()),
         }
         self.cpu = PcCpu(
             self.memory.ram,
             Bus([*self.devices.values(), Keyboard()]),
             cpuid_leaves(tsc_khz),
             native=native_hooks_work() if native is None else native,
+            counted=is_virtual,
             on_interrupt=self._on_interrupt,
         )
+        self._virtual = VirtualClock(self.cpu.hooks) if is_virtual else None
+        self.time: GuestClock = self._virtual or RealClock(self.cpu.state)
         self.memory.walk = self.cpu.physical
         self.cpus = [PcProcessor(self.cpu, self.memory)]
         self.failure: str | None = None
@@ -150,9 +158,13 @@ class PcMachine(EmulatedMachine):
         self._is_on = False
         self._is_halted = False
         self._interrupts = 0
+        self._is_at_rest = False
+        self._rest_by: float | None = None
+        self._on_rest: Callable[[], None] = lambda: None
         self._clock_changed = threading.Condition()
         self._timer = threading.Thread(target=self._nag, name="pc-timer", daemon=True)
-        self._timer.start()
+        if not is_virtual:
+            self._timer.start()
         self._start_thread()
 
     # --- switches --------------------------------------------------------------------------------
@@ -166,14 +178,15 @@ class PcMachine(EmulatedMachine):
         self._is_on = True
 
     def _set_clock(self, start_ns: int) -> None:
-        guest = GuestTime(self.cpu.state.tsc_offset, self.tsc_khz, start_ns)
+        guest = GuestTime(lambda: self.time.tsc, self.tsc_khz, start_ns)
         self.clock = ClockSource(self.memory, [PERCPU], "real", guest=guest)
 
     def close(self) -> None:
         super().close()
-        with self._clock_changed:
-            self._clock_changed.notify()
-        self._timer.join()
+        if not self.time.is_virtual:
+            with self._clock_changed:
+                self._clock_changed.notify()
+            self._timer.join()
         self.cpu.close()
 
     def check_alive(self) -> None:
@@ -200,8 +213,12 @@ class PcMachine(EmulatedMachine):
         return raise_line
 
     def _deadline_changed(self) -> None:
-        with self._clock_changed:
-            self._clock_changed.notify()
+        if self._virtual is None:
+            with self._clock_changed:
+                self._clock_changed.notify()
+        else:
+            ends = [end for end in (self.pit.deadline, self._rest_by) if end is not None]
+            self._virtual.stop_at(min(ends, default=None))
 
     def _nag(self) -> None:
         """Stop the guest when its timer is due, until it has been seen to."""
@@ -228,11 +245,35 @@ class PcMachine(EmulatedMachine):
 
     # --- running ---------------------------------------------------------------------------------
 
+    def rouse(self) -> None:
+        """Somebody wants something of the guest; on the machine thread."""
+        if self._virtual is not None:
+            self._is_at_rest, self._rest_by = False, None
+            self._deadline_changed()
+
+    def settle(self, then: Callable[[], None]) -> None:
+        """The guest has done what was wanted; `then` is called when it has come to rest."""
+        if self._virtual is None:
+            then()
+            return
+        self._on_rest, self._rest_by = then, self._virtual.seconds() + _REST_S
+        self._deadline_changed()
+
+    def _come_to_rest(self) -> None:
+        if self._rest_by is None or self._virtual is None:
+            return
+        is_idle = self._is_halted and self.pic.pending is None
+        if is_idle or self._virtual.seconds() >= self._rest_by:
+            self._is_at_rest, self._rest_by = True, None
+            self._on_rest()
+
     def _background_due(self) -> float | None:
-        if not self._is_on or self.failure is not None:
+        if not self._is_on or self._is_at_rest or self.failure is not None:
             return None
         if not self._is_halted or self.pic.pending is not None:
             return 0.0
+        if self._virtual is not None:
+            return None if self.pit.deadline is None else 0.0
         return self.pit.deadline
 
     def _interrupt_background(self) -> None:
@@ -242,10 +283,11 @@ class PcMachine(EmulatedMachine):
         self.cpu.hooks.clear_turn()
 
     def _background(self) -> None:
-        if not self._is_on or self.failure is not None:
+        if not self._is_on or self._is_at_rest or self.failure is not None:
             return
         try:
             self._run_guest()
+            self._come_to_rest()
         except EmulatedKernelError as error:
             self.die(str(error))
         except Exception as error:
@@ -255,6 +297,7 @@ class PcMachine(EmulatedMachine):
     def _run_guest(self) -> None:
         cpu, state = self.cpu, self.cpu.state
         cpu.hooks.clear_interrupt()
+        self._skip_idle_time()
         if self.pit.expire():
             self.pic.raise_line(_TIMER_LINE)
         line = self.pic.pending
@@ -275,9 +318,16 @@ class PcMachine(EmulatedMachine):
                 self.die("the guest has halted for good")
             self._is_halted = True
 
+    def _skip_idle_time(self) -> None:
+        deadline = self.pit.deadline
+        if self._virtual is None or deadline is None:
+            return
+        if self._is_halted and self.pic.pending is None:
+            self._virtual.jump_to(deadline)
+
     def let_guest_run(self) -> None:
         """Between two steps of a text patch: the guest goes on, and may meet an int3 of ours."""
-        if not self._is_on or self._is_halted:
+        if not self._is_on or self._is_halted or self._is_at_rest:
             return
         hooks = self.cpu.hooks
         hooks.clear_turn()
@@ -305,6 +355,8 @@ class PcMachine(EmulatedMachine):
         return {"devices": devices, "halted": self._is_halted, "interrupts": self._interrupts}
 
     def restore_devices(self, saved: dict[str, Any]) -> None:
+        """A guest that was kept had been told all that was wanted of it."""
+        self._is_at_rest = self.time.is_virtual
         for name, device in self.devices.items():
             device.restore(saved["devices"][name])
         self._is_halted, self._interrupts = saved["halted"], saved["interrupts"]
@@ -315,8 +367,6 @@ class PcMachine(EmulatedMachine):
         """What runs is `image`: from now on functions of it and of the engine can be called."""
         self.image = image
         self._gs_base = self.memory.u64(vmlinux.symbol("__per_cpu_offset"))
-        assert image.linux is not None
-        self._preempt_count_at = self._gs_base + image.linux.preempt_count
         self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
@@ -356,9 +406,9 @@ class PcMachine(EmulatedMachine):
         self.memory.set_u64(stack, self._return)
         cpu.enter_kernel(address, stack, self._gs_base)
         cpu.set(**dict(zip(_SYSV_ARGUMENTS, arguments, strict=False)))
-        count_at = self._preempt_count_at
-        count = self.memory.u32(count_at)
         outer, self._running, self._slice_since = self._running, cpu, time.monotonic()
+        if self._virtual is not None:
+            self._virtual.stop_at(None)  # it is not to be stopped
         try:
             # Interrupts are off: it runs to its end, whoever waits for a turn meanwhile.
             while cpu.rip != self._returned:
@@ -370,13 +420,14 @@ class PcMachine(EmulatedMachine):
             return cpu.get("rax")[0]
         except EmulatedKernelError:
             self._forget_frames()
-            self.memory.set_u32(count_at, count)
             raise
         finally:
             self._timed_out = False
             self._running, self._slice_since = outer, time.monotonic()
             cpu.state.restore(saved, forget_translations=False)
             self._is_halted = halted
+            if self._virtual is not None:
+                self._deadline_changed()
 
     def _forget_frames(self) -> None:
         """A call that will not return takes its frames off the shadow stack of who made it."""

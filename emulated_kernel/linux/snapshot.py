@@ -25,11 +25,10 @@ from emulated_kernel.cache_files import keep_newest, touch, write_file
 from emulated_kernel.linux.memory import GUEST_BYTES
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
-from emulated_kernel.machine.clock import host_tsc
 from emulated_kernel.machine.cpu_state import UnicornMismatch
 
 SUFFIX = ".snapshot"
-KEPT = 3
+KEPT = 4
 _PAGE = 4096
 _RUN = 64  # pages that are written together
 _FOOTER = struct.Struct("<8sQ")
@@ -57,10 +56,9 @@ def save(machine: PcMachine, shell: Shell, file: Path) -> None:
 
 
 def _state(machine: PcMachine, shell: Shell) -> dict[str, Any]:
-    state = machine.cpu.state
     return {
-        "cpu": base64.b64encode(state.save()).decode(),
-        "tsc": (host_tsc() + state.tsc_offset) & 0xFFFFFFFFFFFFFFFF,
+        "cpu": base64.b64encode(machine.cpu.state.save()).decode(),
+        "tsc": machine.time.tsc,
         "tsc_khz": machine.tsc_khz,
         "machine": machine.save_devices(),
         "console": machine.console.text().decode("latin-1"),
@@ -100,10 +98,10 @@ def restore(machine: PcMachine, shell: Shell, file: Path, state: dict[str, Any])
         saved = base64.b64decode(state["cpu"], validate=True)
         _map(file, machine.memory.host_address)
         cpu.restore(saved)
+        machine.time.tsc = state["tsc"]
         machine.restore_devices(state["machine"])
         machine.console.restore(state["console"].encode("latin-1"))
         shell.restore(state["shell"])
-        cpu.tsc_offset = state["tsc"] - host_tsc()
     except (OSError, KeyError, TypeError, ValueError, binascii.Error, UnicornMismatch):
         return False
     touch(file)

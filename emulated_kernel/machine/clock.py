@@ -14,7 +14,7 @@ import ctypes
 import mmap
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from emulated_kernel.asm_offsets import CONSTANTS
@@ -41,31 +41,30 @@ class ClockWords:
 
 @dataclass(frozen=True, slots=True)
 class GuestTime:
-    """How a guest counts time: by the host's time stamp counter and `tsc_offset`.
+    """How a guest counts time: by a time stamp counter that `read` reads.
 
     It takes the counter to run `tsc_khz` fast, and to have been 0 when it was `start_ns`.
     """
 
-    tsc_offset: int
+    read: Callable[[], int]
     tsc_khz: int
     start_ns: int = 0
 
 
-class _HostTsc:
-    """The host's time stamp counter, which is the guest's as well, but for an offset."""
+class HostTsc:
+    """The host's time stamp counter."""
 
-    def __init__(self, offset: int = 0) -> None:
+    def __init__(self) -> None:
         if platform.machine() not in {"x86_64", "AMD64"}:
             raise OSError("the real clock needs an x86-64 host; use --clock virtual")
         self._page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         self._page.write(_RDTSC)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._host = ctypes.CFUNCTYPE(ctypes.c_uint64)(address)
-        self._offset = offset
 
     def read(self) -> int:
-        """What the guest would read now."""
-        return int(self._host() + self._offset) & 0xFFFFFFFFFFFFFFFF
+        """What it shows now."""
+        return int(self._host())
 
     def sample(self) -> tuple[int, int]:
         """A (tsc, monotonic ns) pair taken as close together as three tries give."""
@@ -80,14 +79,9 @@ class _HostTsc:
         return best[1], best[2]
 
 
-def host_tsc() -> int:
-    """The host's time stamp counter."""
-    return _HostTsc().read()
-
-
 def host_tsc_khz(span_s: float = 0.05) -> int:
     """How fast it runs, measured."""
-    tsc = _HostTsc()
+    tsc = HostTsc()
     first, began = tsc.sample()
     time.sleep(span_s)  # not for synchronisation: a span to measure the TSC against
     last, ended = tsc.sample()
@@ -115,15 +109,17 @@ class ClockSource:
         self._start_ns = guest.start_ns if guest is not None else 0
         self._word = memory.alloc(64)
         self._zero_word = self._word + 8
+        self._read_tsc: Callable[[], int] = lambda: 0
         if guest is not None:
-            self._tsc = _HostTsc(guest.tsc_offset)
+            self._read_tsc = guest.read
             self.tsc_base = self.ns_base = 0
             self.mult = (1_000_000 << 32) // guest.tsc_khz
         elif kind == "real":
-            self._tsc = _HostTsc()
-            self.tsc_base, self.ns_base = self._tsc.sample()
+            counter = HostTsc()
+            self._read_tsc = counter.read
+            self.tsc_base, self.ns_base = counter.sample()
             time.sleep(_CALIBRATION_S)  # not for synchronisation: a span to measure the TSC against
-            tsc, ns = self._tsc.sample()
+            tsc, ns = counter.sample()
             self.mult = ((ns - self.ns_base) << 32) // (tsc - self.tsc_base)
         words = self.nanoseconds()
         values = (words.mult, words.step, words.pointer, words.offset)
@@ -161,7 +157,7 @@ class ClockSource:
 
     def now(self, words: ClockWords) -> int:
         """What a reading would give now, without advancing anything."""
-        tsc = self._tsc.read() if words.mult else 0
+        tsc = self._read_tsc() if words.mult else 0
         scaled = (tsc * words.mult) >> 32
         return (scaled + self._memory.u64(words.pointer) + words.offset) & 0xFFFFFFFFFFFFFFFF
 

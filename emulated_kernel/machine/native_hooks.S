@@ -21,6 +21,12 @@ uninterrupted_bytes:
     .quad 0
 int3_to_host:                               # not zero: text is being patched
     .quad 0
+told:                                       # the guest was stopped by native_block
+    .quad 0
+ticks:                                      # of the counted clock: bytes of code that have run
+    .quad 0
+deadline:                                   # the tick at which the host has something to do
+    .quad -1
 on_interrupt:                               # the host's own function for an interrupt
     .quad 0
 exceptions:                                 # delivered so far
@@ -54,18 +60,71 @@ FUNC_NOTRACE native_block
     cmp rax, [rip + uninterrupted_bytes]
     jb .Lout
     cmp byte ptr [rip + stop_flags + 1], 0
-    jne .Lstop
+    jne native_stop
     mov rax, [rip + native_env]
     test dword ptr [rax + ENV_EFLAGS], EFLAGS_IF
     je .Lout
     test dword ptr [rax + ENV_HFLAGS], HF_INHIBIT_IRQ
     jne .Lout
-.Lstop:
-    mov rax, [rip + uc_emu_stop]
-    jmp rax
+    jmp native_stop
 .Lout:
     ret
 ENDFUNC native_block
+
+# (uc)
+FUNC_NOTRACE native_stop
+    mov qword ptr [rip + told], 1
+    mov rax, [rip + uc_emu_stop]
+    jmp rax
+ENDFUNC native_stop
+
+# The same where blocks make the guest's time. It also stops at the deadline, at the first block that
+# may be stopped at, interrupts on or off. A block that it stops at has not run, and counts later: who
+# stops the guest, and how often, cannot be told from its time.
+FUNC_NOTRACE native_counted_block
+    mov rax, [rip + ticks]
+    cmp word ptr [rip + stop_flags], 0
+    jne .Lasked
+    cmp rax, [rip + deadline]
+    jae .Lasked
+.Lcount:
+    mov edx, edx
+    add rax, rdx
+    mov [rip + ticks], rax
+    ret
+.Lasked:
+    mov rcx, rsi
+    sub rcx, [rip + uninterrupted_start]
+    cmp rcx, [rip + uninterrupted_bytes]
+    jb .Lcount
+    cmp rax, [rip + deadline]
+    jae native_stop
+    cmp byte ptr [rip + stop_flags + 1], 0
+    jne native_stop
+    mov rcx, [rip + native_env]
+    test dword ptr [rcx + ENV_EFLAGS], EFLAGS_IF
+    je .Lcount
+    test dword ptr [rcx + ENV_HFLAGS], HF_INHIBIT_IRQ
+    jne .Lcount
+    jmp native_stop
+ENDFUNC native_counted_block
+
+# (uc, data): rdtsc and rdtscp by the counted clock. They return 1: the instruction is done.
+FUNC_NOTRACE native_rdtscp
+    mov rax, [rip + native_env]
+    mov qword ptr [rax + ENV_RCX], 0        # processor 0
+    jmp native_rdtsc
+ENDFUNC native_rdtscp
+FUNC_NOTRACE native_rdtsc
+    mov rax, [rip + native_env]
+    mov rcx, [rip + ticks]
+    mov edx, ecx
+    mov [rax + ENV_RAX], rdx
+    shr rcx, 32
+    mov [rax + ENV_RDX], rcx
+    mov eax, 1
+    ret
+ENDFUNC native_rdtsc
 
 # (uc, vector, data): QEMU's own delivery through the guest's IDT. A hypercall of the host's code in
 # the guest, and int3 while text is being patched, are the host's.

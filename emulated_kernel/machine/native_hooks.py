@@ -45,7 +45,9 @@ def _segment(index: int) -> int:
 
 def _constants(state: CpuState) -> dict[str, int]:
     return {
+        "ENV_RAX": 0,
         "ENV_RCX": 8,
+        "ENV_RDX": 16,
         "ENV_R11": 88,
         "ENV_RIP": 8 * cpu_state.RIP,
         "ENV_EFLAGS": 8 * cpu_state.EFLAGS,
@@ -124,14 +126,6 @@ class NativeHooks:
 
     def clear_turn(self) -> None:
         self._bytes[self._flags + 1] = 0
-
-    @property
-    def wants_stop(self) -> bool:
-        return bool(self._words[self._flags // 8] & 0xFFFF)
-
-    @property
-    def wants_turn(self) -> bool:
-        return bool(self._bytes[self._flags + 1])
 
     # --- the library -----------------------------------------------------------------------------
 

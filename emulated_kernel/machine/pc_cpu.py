@@ -34,11 +34,7 @@ from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.machine import cpu_state
 from emulated_kernel.machine.cpu_state import CpuState
 from emulated_kernel.machine.native_hooks import NativeHooks, library_function
-from emulated_kernel.machine.unicorn_abi import (
-    check_exits_at_blocks_only,
-    uc_emu_start,
-    uc_emu_stop,
-)
+from emulated_kernel.machine.unicorn_abi import uc_emu_start, uc_emu_stop
 
 KNOWN_UNICORN = "2.1.4"
 _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
@@ -53,6 +49,10 @@ _WORDS = {
     **{name: index for index, name in enumerate(cpu_state.GENERAL)},
     "rip": cpu_state.RIP,
     "cr2": cpu_state.CR2,
+}
+_COUNTERS = {
+    "native_rdtsc": x86_const.UC_X86_INS_RDTSC,
+    "native_rdtscp": x86_const.UC_X86_INS_RDTSCP,
 }
 _KERNEL_CS, _KERNEL_DS = CONSTANTS["KERNEL_CS"], CONSTANTS["KERNEL_DS"]
 
@@ -100,7 +100,8 @@ class PcCpu:
 
     `cpuid` has the leaves that differ from the model's. `on_interrupt(vector)` is asked about
     hypercalls, and about int3 while `int3_to_host` is set; what it does not answer with True goes
-    to the guest. What `ports` or `on_interrupt` raise is kept and raised by `run`.
+    to the guest. What `ports` or `on_interrupt` raise is kept and raised by `run`. `counted`: the
+    time stamp counter is the hooks' `ticks`, one for each byte of code, and it stops at `deadline`.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class PcCpu:
         cpuid: Mapping[int, Cpuid],
         *,
         native: bool,
+        counted: bool = False,
         on_interrupt: Callable[[int], bool] = lambda vector: False,
     ) -> None:
         self._ram = ram
@@ -122,7 +124,6 @@ class PcCpu:
         self._uc.ctl_set_cpu_model(_MODEL)
         self._uc.mem_map_ptr(0, len(ram), UC_PROT_ALL, C.c_void_p(ram_address))
         self._uc.mem_map(*_HIGH_DEVICES, UC_PROT_ALL)
-        check_exits_at_blocks_only(self._uc)
         self.state = CpuState(self._uc, ram)
         self._ports = ports
         self._cpuid = dict(cpuid)
@@ -131,17 +132,22 @@ class PcCpu:
         self.is_native = native
         self.hooks = NativeHooks(self._uc, self.state, ram_address)
         self._do_interrupt = C.CFUNCTYPE(None, C.c_void_p)(library_function("x86_cpu_do_interrupt"))
-        self._install(native)
+        self._install(native, counted)
         self._invalidate = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_uint64)(
             library_function("tb_invalidate_phys_range")
         )
 
     # --- hooks -----------------------------------------------------------------------------------
 
-    def _install(self, native: bool) -> None:
+    def _install(self, native: bool, counted: bool) -> None:
         self._callbacks: list[Any] = []
         hooks = self.hooks
-        self._hook_address(UC_HOOK_BLOCK, hooks.address("native_block"))
+        if counted:
+            self._hook_address(UC_HOOK_BLOCK, hooks.address("native_counted_block"))
+            for name, instruction in _COUNTERS.items():
+                self._hook_address(UC_HOOK_INSN, hooks.address(name), instruction)
+        else:
+            self._hook_address(UC_HOOK_BLOCK, hooks.address("native_block"))
         self._hook(UC_HOOK_INSN, _IN(self._in), x86_const.UC_X86_INS_IN)
         self._hook(UC_HOOK_INSN, _OUT(self._out), x86_const.UC_X86_INS_OUT)
         self._hook(UC_HOOK_INSN, _CPUID(self._cpuid_instruction), x86_const.UC_X86_INS_CPUID)
@@ -325,6 +331,7 @@ class PcCpu:
 
     def run(self) -> Stop:
         """Run until it halts, or until told to stop. Raises what a hook raised."""
+        self.hooks.set("told", 0)
         status = uc_emu_start(self._handle, self.rip, 0, 0, 0)
         if self._error is not None:
             error, self._error = self._error, None
@@ -332,7 +339,7 @@ class PcCpu:
         if status:
             what = uclib.uc_strerror(status).decode()
             raise GuestFault(f"{what} at {self.rip:#x}", vector=-1, rip=self.rip)
-        return Stop.TOLD if self.hooks.wants_stop else Stop.HALT
+        return Stop.TOLD if self.hooks.get("told") else Stop.HALT
 
     def get(self, *names: str) -> tuple[int, ...]:
         """Registers, while it stands still or in a hook of its own."""

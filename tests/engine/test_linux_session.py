@@ -105,8 +105,7 @@ def test_time_in_the_guest_goes_as_fast_as_outside(linux: LinuxShell) -> None:
 
     began, inside = time.monotonic(), uptime()
     linux.sh("sleep 1")
-    inside = uptime() - inside
-    passed = time.monotonic() - began
+    passed, inside = time.monotonic() - began, uptime() - inside
     assert 1 <= inside <= passed + 0.2
 
 
@@ -211,7 +210,5 @@ def test_a_guest_that_is_switched_off_is_dead(doomed: LinuxShell) -> None:
 
 def test_what_a_booted_kernel_cannot_do_is_refused() -> None:
     kernel = require_linux()
-    with pytest.raises(ImageError, match="real clock only"):
-        LinuxSession(Options(kernel=kernel, clock="virtual"))
     with pytest.raises(ImageError, match="no modules"):
         LinuxSession(Options(kernel=kernel, modules=(kernel,)))

@@ -17,6 +17,10 @@ HALT = b"\xfa\xf4"  # cli; hlt
 UD2 = b"\x0f\x0b"
 # mov al, 0xfe; out 0x64, al
 RESET = b"\xb0\xfe\xe6\x64\xeb\xfe"
+# mov ecx, 1000000; again: rdtsc; shl r8, 1; add r8, rax; dec ecx; jnz again; cli; hlt
+COUNT = (
+    b"\xb9" + (1_000_000).to_bytes(4, "little") + bytes.fromhex("0f31 49d1e0 4901c0 ffc9 75f4 faf4")
+)
 # mov dx, 0x3f8; mov al, 'A'; out dx, al; jmp $
 PRINT = b"\x66\xba\xf8\x03\xb0\x41\xee\xeb\xfe"
 
@@ -28,8 +32,8 @@ def start() -> Iterator[Start]:
     """Switch a machine on whose guest is some code."""
     made: list[PcMachine] = []
 
-    def switch_on(code: bytes, *, native: bool = True) -> PcMachine:
-        machine = PcMachine(tsc_khz=2_000_000, native=native)
+    def switch_on(code: bytes, *, native: bool = True, is_virtual: bool = False) -> PcMachine:
+        machine = PcMachine(tsc_khz=1_000_000, native=native, is_virtual=is_virtual)
         made.append(machine)
         ram = machine.memory
         for at, entry in (
@@ -93,6 +97,25 @@ def test_a_guest_that_cannot_go_on_is_dead_and_the_machine_is_not(
     with pytest.raises(GuestDeadError):
         machine.check_alive()
     assert machine.run(lambda: 7) == 7
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
+def test_virtual_time_is_what_has_run_however_often_the_guest_is_stopped(
+    start: Start, native: bool
+) -> None:
+    def run(*, stops: bool) -> tuple[int, int]:
+        machine = start(COUNT, native=native, is_virtual=True)
+        turns = 0
+        while machine.failure is None:
+            turns += machine.run(lambda: 0 < machine.cpu.get("rcx")[0] < 1_000_000) if stops else 0
+            time.sleep(0 if stops else 0.01)
+        assert turns > 3 or not stops
+        return machine.run(lambda: (machine.time.tsc, machine.cpu.get("r8")[0]))
+
+    (ticks, seen), again = run(stops=False), run(stops=True)
+    assert (ticks, seen) == again
+    # The bytes of the instructions: those of the loop each time.
+    assert ticks == 5 + 12 * 1_000_000 + 2
 
 
 def test_a_panic_is_the_reason_that_is_told(start: Start) -> None:

@@ -10,9 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.daemon import SOON, TIMEOUT, run
-
-from ftracefs.mount.handles import GRACE
+from support.daemon import TIMEOUT, run
 
 
 def test_an_exclusive_file_opens_500_times_in_a_row(tracing: Path) -> None:
@@ -33,7 +31,7 @@ def test_a_reader_that_stays_is_in_the_way_and_told_of_soon(tracing: Path) -> No
             began = time.monotonic()
             with pytest.raises(OSError, match=os.strerror(errno.EBUSY)):
                 os.open(tracing / "trace_pipe", os.O_RDONLY)
-            assert time.monotonic() - began < SOON
+            assert time.monotonic() - began < 1
     finally:
         os.close(descriptor)
 
@@ -77,12 +75,10 @@ def test_a_writer_that_stays_delays_others_only_once(tracing: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.close(os.dup(descriptor))
     try:
-        delays = []
+        began = time.monotonic()
         for _ in range(20):
-            began = time.monotonic()
             (tracing / "README").read_text()
-            delays.append(time.monotonic() - began)
-        assert sorted(delays)[len(delays) // 2] < GRACE
+        assert time.monotonic() - began < 1
     finally:
         os.close(descriptor)
 

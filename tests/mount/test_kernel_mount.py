@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.daemon import MountedDaemon, environment, run, wait_until, wait_until_reading
+from support.linux_kernel import require_linux
 
 SCRIPT = """
 set -eu
@@ -26,16 +27,16 @@ cat trace
 """
 
 
-def output_of_script(directory: Path) -> str:
+def output_of_script(directory: Path, script: str, *options: str) -> str:
     directory.mkdir()
-    with MountedDaemon(directory, "--isolated", "--clock", "virtual") as daemon:
+    with MountedDaemon(directory, "--isolated", "--clock", "virtual", *options) as daemon:
         done = subprocess.run(
-            ["bash", "-c", SCRIPT],
+            ["bash", "-c", script],
             cwd=daemon.path,
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=True,
         )
     return done.stdout
@@ -44,10 +45,33 @@ def output_of_script(directory: Path) -> str:
 def test_the_same_script_gives_the_same_bytes_through_two_mounts(
     fuse: None, tmp_path: Path
 ) -> None:
-    first = output_of_script(tmp_path / "first")
-    assert first == output_of_script(tmp_path / "second")
+    first = output_of_script(tmp_path / "first", SCRIPT)
+    assert first == output_of_script(tmp_path / "second", SCRIPT)
     assert first.count("gcd <-host_call") == 10
     assert "tracing_mark_write: second" in first
+
+
+LINUX_SCRIPT = """
+set -eu
+echo vfs_read > set_graph_function
+echo function_graph > current_tracer
+echo 'cat /proc/version; sleep 1; cat /proc/uptime' > emulator/sh
+cat emulator/sh trace
+echo nop > current_tracer
+echo function > current_tracer
+echo 'seq 10 | md5sum' > emulator/sh
+cat trace
+"""
+
+
+def test_a_linux_in_virtual_time_gives_the_same_bytes_through_two_mounts(
+    fuse: None, tmp_path: Path
+) -> None:
+    kernel = ("--kernel", str(require_linux()))
+    first = output_of_script(tmp_path / "first", LINUX_SCRIPT, *kernel)
+    assert "vfs_read() {" in first
+    assert first.count("\n") > 10_000
+    assert first == output_of_script(tmp_path / "second", LINUX_SCRIPT, *kernel)
 
 
 def test_a_reader_asleep_in_trace_pipe_gets_end_of_file_when_the_daemon_ends(

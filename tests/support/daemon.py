@@ -19,10 +19,7 @@ from support.mounts import ROOT
 
 FTRACEFS = (sys.executable, "-m", "ftracefs")
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_daemon.py")))
-SOON = (
-    10.0  # that nobody notices: far more than it takes, for a machine that stands still meanwhile
-)
-TIMEOUT = 60.0  # seconds that any single thing may take
+TIMEOUT = 20.0  # seconds that any single thing may take
 
 
 def environment() -> dict[str, str]:

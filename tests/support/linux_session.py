@@ -25,9 +25,9 @@ class LinuxShell(Shell):
 
 
 @contextmanager
-def switched_on() -> Iterator[LinuxShell]:
+def switched_on(*, clock: str = "real") -> Iterator[LinuxShell]:
     """Skip where there is no kernel, or no shell for it."""
-    session = LinuxSession(Options(kernel=require_linux(), cpus=1))
+    session = LinuxSession(Options(kernel=require_linux(), cpus=1, clock=clock))
     try:
         if session.guest.shell.is_missing:
             pytest.skip("no shell for the guest")
