@@ -367,6 +367,8 @@ class PcMachine(EmulatedMachine):
         """What runs is `image`: from now on functions of it and of the engine can be called."""
         self.image = image
         self._gs_base = self.memory.u64(vmlinux.symbol("__per_cpu_offset"))
+        assert image.linux is not None
+        self._preempt_count_at = self._gs_base + image.linux.preempt_count
         self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
@@ -406,6 +408,8 @@ class PcMachine(EmulatedMachine):
         self.memory.set_u64(stack, self._return)
         cpu.enter_kernel(address, stack, self._gs_base)
         cpu.set(**dict(zip(_SYSV_ARGUMENTS, arguments, strict=False)))
+        count_at = self._preempt_count_at
+        count = self.memory.u32(count_at)
         outer, self._running, self._slice_since = self._running, cpu, time.monotonic()
         if self._virtual is not None:
             self._virtual.stop_at(None)  # it is not to be stopped
@@ -420,6 +424,7 @@ class PcMachine(EmulatedMachine):
             return cpu.get("rax")[0]
         except EmulatedKernelError:
             self._forget_frames()
+            self.memory.set_u32(count_at, count)
             raise
         finally:
             self._timed_out = False

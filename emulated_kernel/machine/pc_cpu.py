@@ -34,7 +34,11 @@ from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.machine import cpu_state
 from emulated_kernel.machine.cpu_state import CpuState
 from emulated_kernel.machine.native_hooks import NativeHooks, library_function
-from emulated_kernel.machine.unicorn_abi import uc_emu_start, uc_emu_stop
+from emulated_kernel.machine.unicorn_abi import (
+    check_exits_at_blocks_only,
+    uc_emu_start,
+    uc_emu_stop,
+)
 
 KNOWN_UNICORN = "2.1.4"
 _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
@@ -124,6 +128,7 @@ class PcCpu:
         self._uc.ctl_set_cpu_model(_MODEL)
         self._uc.mem_map_ptr(0, len(ram), UC_PROT_ALL, C.c_void_p(ram_address))
         self._uc.mem_map(*_HIGH_DEVICES, UC_PROT_ALL)
+        check_exits_at_blocks_only(self._uc)
         self.state = CpuState(self._uc, ram)
         self._ports = ports
         self._cpuid = dict(cpuid)

@@ -23,8 +23,9 @@ from typing import Protocol
 from ftracefs.files.base import Node, OpenFile
 from ftracefs.mount.inodes import Inode
 
-GRACE = 0.1  # seconds a RELEASE is waited for
+GRACE = 0.25  # seconds a RELEASE is waited for
 HELD_GRACE = 0.01  # the same for a handle that was waited for in vain: a shell keeps it with exec
+RELEASE_TIMEOUT = 10.0  # for a RELEASE that has come and waits for others' work
 
 
 class PollHandle(Protocol):
@@ -77,6 +78,7 @@ class Handle:
     active: int = 0  # reads and writes that are running
     closing: bool = False
     held: bool = False
+    releasing: bool = False
     poller: Poller = field(default_factory=Poller)
 
 
@@ -131,6 +133,12 @@ class Handles:
         with self._condition:
             handle.closing = True
 
+    def releasing(self, handle: Handle) -> None:
+        """The kernel wants `handle` released: it goes for certain."""
+        with self._condition:
+            handle.closing = handle.releasing = True
+            self._condition.notify_all()
+
     def leave(self, number: int) -> None:
         """The handle's file was released."""
         with self._condition:
@@ -139,17 +147,21 @@ class Handles:
             self._condition.notify_all()
 
     def settle(self, concerns: Callable[[Handle], bool]) -> None:
-        """Wait until no closing handle that `concerns` is left; at most `GRACE` seconds."""
+        """Wait until no closing handle that `concerns` is left; at most `GRACE` seconds for those
+        whose release the kernel has not asked for."""
         with self._condition:
             awaited = [h for h in self._table.values() if self._may_go(h) and concerns(h)]
             if not awaited:
                 return
             grace = HELD_GRACE if all(handle.held for handle in awaited) else GRACE
             if not self._condition.wait_for(
-                lambda: not any(self._may_go(handle) for handle in awaited), grace
+                lambda: not any(self._may_go(h) and not h.releasing for h in awaited), grace
             ):
                 for handle in awaited:
                     handle.held = self._may_go(handle)
+            self._condition.wait_for(
+                lambda: not any(self._may_go(h) and h.releasing for h in awaited), RELEASE_TIMEOUT
+            )
 
     def _may_go(self, handle: Handle) -> bool:
         return handle.closing and not handle.active and handle.number in self._table

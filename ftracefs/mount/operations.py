@@ -331,6 +331,7 @@ class Operations:
     def release(self, path: str | None, fi: FileInfo) -> None:
         handle = self._handle(fi)
         operation = Operation("release", handle.path, handle.number)
+        self._handles.releasing(handle)
         try:
             self._callers.run(binding.caller(), operation, handle.file.fput)
         finally:

