@@ -294,6 +294,8 @@ _layout(
     size=4096,
 )
 _define(
+    RB_SHIFT=12,  # RB_SIZE as a power of two
+    RB_CPUS=0x800,  # behind the first CPU's words: where each CPU's are
     RB_PAGE_HEADER=16,
     RB_DESC_BYTES=16,
     # Bits of RB_GUARD. The low byte stops every record, the rest the function tracers only.

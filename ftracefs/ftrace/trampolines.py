@@ -102,7 +102,7 @@ def _inline_code(state: FtraceState, ops: FtraceOps) -> tuple[bytearray, int | N
         load = buffers - start
         if code[load : load + 2] != _LOAD_BUFFERS:
             raise EmulatedKernelError(f"{name} does not load its buffers where it should")
-        struct.pack_into("<Q", code, load + 2, ops.private)
+        struct.pack_into("<Q", code, load + 2, state.memory.u64(ops.private))
     return code, rare - start
 
 

@@ -8,9 +8,10 @@
 FUNC_NOTRACE ftrace_function_caller
     INLINE_BEGIN
     mov eax, gs:[CPU_NUMBER]
+    shl eax, RB_SHIFT
 ftrace_function_caller_buffers:
-    movabs r10, 0x7fffffffffffffff          # what OP_PRIVATE of the op says
-    mov r10, [r10 + rax*8]
+    movabs r10, 0x7fffffffffffffff          # the first CPU's buffer, of those in OP_PRIVATE of the op
+    add r10, rax
     cmp dword ptr [r10 + RB_GUARD], 0
     jne .Lguarded
     INLINE_CLOCK_TSC

@@ -1,6 +1,7 @@
 """The ring buffers of all CPUs of one trace array (struct trace_buffer).
 
-Guest code finds the buffer of its CPU through `table`, a word for each CPU and a 0 behind the last.
+Guest code finds the buffer of its CPU through `table`, a word for each CPU and a 0 behind the last,
+or knows the first one's address: the others follow at equal distances, RB_SIZE.
 Everything here is called on the machine thread. What a reader is to look at leaves as copies
 (`Pages`), which any thread may decode.
 """
@@ -19,9 +20,10 @@ from emulated_kernel.machine.clock import ClockWords
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
 from ftracefs.ring_buffer.pages import Pages
-from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread
+from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread, colour
 
 _COMMIT_MASK = RB_MISSED_STORED - 1
+_WORDS_BYTES, _TABLE = CONSTANTS["RB_SIZE"], CONSTANTS["RB_CPUS"]
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +39,19 @@ class Waiter:
     seen: list[int] | None = None
 
 
+def _room_for_words(memory: Memory, percpu: Sequence[int]) -> tuple[int, int]:
+    """A page for each CPU's words, one behind the other: what to free, and where the first one is.
+
+    None shares the soft-TLB entry of the CPU's own page, if that can be helped.
+    """
+    room = memory.alloc(_WORDS_BYTES * (len(percpu) + 1), _WORDS_BYTES)
+    pages = [colour(page) for page in percpu]
+    for words in (room, room + _WORDS_BYTES):
+        if all(colour(words + _WORDS_BYTES * i) != page for i, page in enumerate(pages)):
+            return room, words
+    return room, room
+
+
 class RingBuffer:
     """`nr_cpus` buffers of `size` bytes, rounded up to whole pages.
 
@@ -49,12 +64,16 @@ class RingBuffer:
         self._record_disabled = 0
         self.cpus: list[RingBufferPerCpu] = []
         try:
+            self._room, words = _room_for_words(memory, percpu)
+        except MemoryError:
+            raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
+        self.table = words + _TABLE
+        try:
             for cpu, page in enumerate(percpu):
-                self.cpus.append(RingBufferPerCpu(memory, cpu, nr_pages_of(size), [page]))
-            self.table = memory.alloc(8 * (len(percpu) + 1), 64)
+                at, avoid = words + cpu * _WORDS_BYTES, (page, self.table)
+                self.cpus.append(RingBufferPerCpu(memory, cpu, nr_pages_of(size), at, avoid))
         except BaseException:
-            for cpu_buffer in self.cpus:
-                cpu_buffer.free()
+            self.free()
             raise
         for cpu_buffer in self.cpus:
             memory.set_u64(self.table + 8 * cpu_buffer.cpu, cpu_buffer.address)
@@ -64,7 +83,7 @@ class RingBuffer:
         """Give all memory back (ring_buffer_free)."""
         for cpu_buffer in self.cpus:
             cpu_buffer.free()
-        self._memory.free(self.table)
+        self._memory.free(self._room)
 
     # --- recording or not ------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ def _page_numbers(addresses: U64) -> npt.NDArray[np.intp]:
     return ((addresses - np.uint64(PAGE_OFFSET)) >> np.uint64(12)).astype(np.intp)
 
 
-def _colour(address: int) -> int:
+def colour(address: int) -> int:
     """The entry of the soft TLB that accesses to this page go through."""
     return address >> 12 & 0xFF
 
@@ -133,23 +133,24 @@ class Unread:
 class RingBufferPerCpu:
     """The buffer of one CPU: `nr_pages` pages in the ring and one for the reader.
 
-    `avoid` are addresses whose soft-TLB entry no page shall share. Raises ENOMEM when the machine
-    has no room.
+    `address` is where the writer's words are to be, in a page that is the caller's; `avoid` are
+    more addresses whose soft-TLB entry no page shall share. Raises ENOMEM when the machine has no
+    room.
     """
 
-    def __init__(self, memory: Memory, cpu: int, nr_pages: int, avoid: Iterable[int] = ()) -> None:
+    def __init__(
+        self, memory: Memory, cpu: int, nr_pages: int, address: int, avoid: Iterable[int] = ()
+    ) -> None:
         self.cpu = cpu
         self.nr_pages = max(nr_pages, MIN_PAGES)
         self.generation = 0  # of what the reader has been told: `consume` needs the same one
         self._memory = memory
-        self._avoid = {_colour(address) for address in avoid}
+        self.address = address
+        self._avoid = {colour(page) for page in (address, *avoid)}
         taken: list[int] = []
         try:
-            taken += self._alloc_pages(1)
-            self.address = taken[0]
-            self._avoid.add(_colour(self.address))
-            taken += self._alloc_pages(self.nr_pages + 1)
-            self._reader_page, *ring = taken[1:]
+            taken = self._alloc_pages(self.nr_pages + 1)
+            self._reader_page, *ring = taken
             self._table = self._new_table(ring)
         except MemoryError:
             for address in taken:
@@ -173,7 +174,7 @@ class RingBufferPerCpu:
         try:
             while len(pages) < count:
                 page = self._memory.alloc(PAGE_SIZE)
-                (unwanted if _colour(page) in self._avoid else pages).append(page)
+                (unwanted if colour(page) in self._avoid else pages).append(page)
         except MemoryError:
             unwanted += pages
             raise
@@ -195,7 +196,7 @@ class RingBufferPerCpu:
     def free(self) -> None:
         """Give all memory back (rb_free_cpu_buffer); nothing writes to it or reads it any more."""
         ring = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()
-        owned = {*ring, self._reader_page, self._words().page, self._table, self.address}
+        owned = {*ring, self._reader_page, self._words().page, self._table}
         for address in owned:
             self._memory.free(address)
 

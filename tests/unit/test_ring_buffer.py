@@ -111,6 +111,22 @@ def test_no_page_shares_a_soft_tlb_entry_with_its_cpus_own_pages(memory: Memory)
     buffer.free()
 
 
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_the_words_of_all_cpus_lie_at_equal_distances_with_entries_of_their_own(
+    memory: Memory, shift: int
+) -> None:
+    for _ in range(shift):  # wherever the heap stands
+        memory.alloc(4096)
+    percpu = [memory.alloc(4096) for _ in range(4)]
+    memory.alloc(253 * 4096)
+    buffer = RingBuffer(memory, percpu, 1 << 16)
+    words = [cpu.address for cpu in buffer.cpus]
+    assert words == [words[0] + cpu * CONSTANTS["RB_SIZE"] for cpu in range(4)]
+    assert [memory.u64(buffer.table + 8 * cpu) for cpu in range(5)] == [*words, 0]
+    assert all((a ^ b) >> 12 & 0xFF for a, b in zip(words, percpu, strict=True))
+    assert buffer.table >> 12 == words[0] >> 12
+
+
 def test_freeing_gives_everything_back(memory: Memory) -> None:
     percpu = memory.alloc(4096)
     RingBuffer(memory, [percpu], 1 << 20).free()
