@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_STAT_BYTES = 4096  # more than it ever has
 # Fields of /proc/PID/stat behind the parenthesised name, counted from `state` (proc(5)).
 _PPID, _CHILD_FAULTS, _PRIORITY, _START_TIME, _PROCESSOR = 1, 8, 15, 19, 36
 _MAX_RT_PRIO, _DEFAULT_PRIO = 100, 120
@@ -35,10 +37,17 @@ class HostProcess:
 
 def read_process(pid: int) -> HostProcess | None:
     """The process behind `pid`, or None when there is none any more."""
+    # Asked with every system call of a caller's, so by the shortest way; one read gives all.
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        stat = os.read(descriptor, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     name_end = stat.rindex(b")")
     comm = stat[stat.index(b"(") + 1 : name_end].decode("utf-8", "replace")
     fields = stat[name_end + 2 :].split()

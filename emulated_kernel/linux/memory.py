@@ -56,9 +56,10 @@ class PcMemory(Memory):
 
     def physical(self, address: int, size: int = 1) -> int:
         """As in Memory; outside of the regions by page table, within one page."""
-        for region in self._regions:
-            if region.start <= address and address + size <= region.end:
-                return address - region.start + region.physical
+        end = address + size
+        for start, stop, distance in self._spans:
+            if start <= address and end <= stop:
+                return address - distance
         at = self.walk(address)
         if at is None or at + size > RAM_BYTES or (address & PAGE - 1) + size > PAGE:
             raise EmulatedKernelError(f"guest address {address:#x} (+{size}) is not mapped")

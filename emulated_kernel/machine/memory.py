@@ -66,6 +66,7 @@ GUEST_PHYS, GUEST_LIMIT = 72 * MIB, 56 * MIB  # what the guest's own page alloca
 # entries, where text and trampolines begin.
 HEAP_PHYS, HEAP_LIMIT = 128 * MIB + 0xE0000, RAM_BYTES - 128 * MIB - 0xE0000
 
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _TRIM_BYTES, _TRIM_STRETCH = 4 * MIB, 256 * 1024
 
 
@@ -125,6 +126,8 @@ class Memory:
 
     def __init__(self, layout: Layout = BUILTIN) -> None:
         self.layout = layout
+        # Looked through at each access: where a region starts and ends, and how far off RAM it is.
+        self._spans = [(r.start, r.end, r.start - r.physical) for r in layout.regions]
         self._regions = layout.regions
         self.ram = mmap.mmap(-1, layout.ram_bytes)
         self._bytes = (ctypes.c_char * layout.ram_bytes).from_buffer(self.ram)
@@ -137,9 +140,10 @@ class Memory:
 
     def physical(self, address: int, size: int = 1) -> int:
         """The offset in RAM of a guest-virtual address, with `size` bytes behind it mapped too."""
-        for region in self._regions:
-            if region.start <= address and address + size <= region.end:
-                return address - region.start + region.physical
+        end = address + size
+        for start, stop, distance in self._spans:
+            if start <= address and end <= stop:
+                return address - distance
         raise EmulatedKernelError(f"guest address {address:#x} (+{size}) is not mapped")
 
     def is_mapped(self, address: int, size: int = 1) -> bool:
@@ -167,17 +171,19 @@ class Memory:
         self.ram[self.physical(address)] = value
 
     def u32(self, address: int) -> int:
-        return int(struct.unpack_from("<I", self.ram, self.physical(address, 4))[0])
+        value: int = _U32.unpack_from(self.ram, self.physical(address, 4))[0]
+        return value
 
     def set_u32(self, address: int, value: int) -> None:
-        struct.pack_into("<I", self.ram, self.physical(address, 4), value & 0xFFFFFFFF)
+        _U32.pack_into(self.ram, self.physical(address, 4), value & 0xFFFFFFFF)
 
     def u64(self, address: int) -> int:
-        return int(struct.unpack_from("<Q", self.ram, self.physical(address, 8))[0])
+        value: int = _U64.unpack_from(self.ram, self.physical(address, 8))[0]
+        return value
 
     def set_u64(self, address: int, value: int) -> None:
         at = self.physical(address, 8)
-        struct.pack_into("<Q", self.ram, at, value & 0xFFFFFFFFFFFFFFFF)
+        _U64.pack_into(self.ram, at, value & 0xFFFFFFFFFFFFFFFF)
 
     def view(self, address: int, size: int) -> memoryview:
         """A writable window onto RAM."""

@@ -107,6 +107,15 @@ class OpenFile:
         """
         raise TracefsError(errno.EINVAL, "not readable")
 
+    def read_into(
+        self, room: memoryview, offset: int, nonblock: bool
+    ) -> int | bytes | Deferred | Pending:
+        """`read` of as much as there is room for; may put it there itself and return how much.
+
+        `room` is the caller's: it is not to be used after the call.
+        """
+        return self.read(len(room), offset, nonblock)
+
     def splice_read(self, size: int, offset: int) -> bytes | Deferred:
         """A piece for splice(2) or sendfile(2): what a read gives from there, and never `Pending`.
 

@@ -13,11 +13,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+import numpy as np
+
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, OpenFile, Pending, TracefsFile, WaitQueue
 from ftracefs.files.trace_poll import TracePoll
 from ftracefs.ring_buffer.buffer import Waiter
 from ftracefs.ring_buffer.layout import BUF_PAGE_HDR_SIZE, PAGE_SIZE
+from ftracefs.ring_buffer.pages import PAGE_WORDS
 from ftracefs.trace.trace_array import TraceArray
 
 # What one request of the host's kernel asks for at most; a longer read comes as several.
@@ -43,11 +46,17 @@ class _RawOpen(OpenFile):
         tr.trace_ref += 1
 
     def read(self, size: int, offset: int, nonblock: bool) -> bytes | Pending:
+        room = bytearray(size)
+        answer = self.read_into(memoryview(room), offset, nonblock)
+        return bytes(room[:answer]) if isinstance(answer, int) else answer
+
+    def read_into(self, room: memoryview, offset: int, nonblock: bool) -> int | bytes | Pending:
+        size = len(room)
         if self._is_snapshot and self._tr.current_trace.use_max_tr:
             raise TracefsError(errno.EBUSY, "the snapshot is in use")
         ticket = self._queue.ticket()
-        if not self._spare and size >= PAGE_SIZE and (pages := self._read_pages(size)):
-            return pages
+        if not self._spare and size >= PAGE_SIZE and (count := self._read_pages(room)):
+            return count * PAGE_SIZE
         if not self._spare:
             if size > BUF_PAGE_HDR_SIZE:
                 page = self._buffer.cpus[self._cpu].read_page(size - BUF_PAGE_HDR_SIZE)
@@ -57,17 +66,18 @@ class _RawOpen(OpenFile):
         data, self._spare = self._spare[:size], self._spare[size:]
         return data
 
-    def _read_pages(self, size: int) -> bytes:
+    def _read_pages(self, room: memoryview) -> int:
         """Whole pages, at least one left behind a piece that may be one of a longer read.
 
         A piece that is full makes the host's kernel ask for the next one, which must not wait while
         the reader has not been given the first.
         """
         cpu_buffer = self._buffer.cpus[self._cpu]
-        count = size // PAGE_SIZE
-        if size >= MAX_REQUEST and cpu_buffer.nr_dirty_pages() < count:
+        count = len(room) // PAGE_SIZE
+        pages = np.frombuffer(room, dtype=np.uint32, count=count * PAGE_WORDS)
+        if len(room) >= MAX_REQUEST and cpu_buffer.nr_dirty_pages() < count:
             count -= 1
-        return cpu_buffer.read_pages(count)
+        return cpu_buffer.read_pages(pages.reshape(-1, PAGE_WORDS)[:count])
 
     def _wait(self, ticket: int, nonblock: bool) -> Pending:
         if nonblock:

@@ -1,21 +1,25 @@
 """fusepy on libfuse 2, with what it leaves out: the only module that imports `fuse`.
 
 fusepy binds neither fuse_interrupted nor fuse_exited, its table of operations ends before poll, and
-its ioctl wants a path where libfuse has none to give. Its own error answer for a Python bug is
-EINVAL, and a SystemExit in a callback breaks it, so `Operations.__call__` must let nothing but
-`FuseError` out.
+its ioctl wants a path where libfuse has none to give. Its answer to a Python bug is EINVAL, and a
+SystemExit in a callback breaks it: here whatever is no `FuseError` is logged, and EIO. A read
+gets libfuse's own buffer to fill.
 """
 
 from __future__ import annotations
 
 import codecs
 import ctypes
+import errno
+import logging
 import os
 import threading
 from typing import Any, Protocol
 
 from ftracefs.files.base import Caller
 from ftracefs.mount.thread_state import keep_thread_state
+
+log = logging.getLogger("ftracefs.mount")
 
 LIBFUSE = "libfuse.so.2"
 
@@ -38,6 +42,12 @@ if not hasattr(fuse, "FUSE") or not hasattr(fuse, "fuse_get_context"):
 
 FuseError: type[OSError] = fuse.FuseOSError
 
+_FIELDS = fuse.fuse_operations._fields_
+_PyBUF_WRITE = 0x200
+_memory_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory_view.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
+_memory_view.restype = ctypes.py_object
+
 _libfuse = fuse._libfuse
 _libfuse.fuse_interrupted.argtypes = []
 _libfuse.fuse_interrupted.restype = ctypes.c_int
@@ -49,11 +59,22 @@ _libfuse.fuse_pollhandle_destroy.argtypes = [ctypes.c_void_p]
 _libfuse.fuse_pollhandle_destroy.restype = None
 
 
+# With addresses as numbers, which cost less than objects that point there.
+_READ = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+)
+
+
 class _FuseOperations(ctypes.Structure):
     """struct fuse_operations of libfuse 2.9, one field further than fusepy has it."""
 
     _fields_ = (
-        *fuse.fuse_operations._fields_,
+        *(("read", _READ) if field[0] == "read" else field for field in _FIELDS),
         (
             "poll",
             ctypes.CFUNCTYPE(
@@ -68,6 +89,21 @@ class _FuseOperations(ctypes.Structure):
 
 
 fuse.fuse_operations = _FuseOperations
+
+
+class _Context(ctypes.Structure):
+    """struct fuse_context, as far as it is looked at."""
+
+    _fields_ = (
+        ("fuse", ctypes.c_void_p),
+        ("uid", ctypes.c_uint32),
+        ("gid", ctypes.c_uint32),
+        ("pid", ctypes.c_int32),
+    )
+
+
+# A call that lasts too short to let other threads have the interpreter meanwhile.
+_get_context = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("fuse_get_context", _libfuse))
 
 
 class FileInfo(Protocol):
@@ -107,7 +143,7 @@ class PollHandle:
 
     def __init__(self, address: int) -> None:
         self._address: int | None = address
-        self._fuse: int = _libfuse.fuse_get_context().contents.fuse
+        self._fuse: int = _Context.from_address(_get_context()).fuse
         self._lock = threading.Lock()
 
     def notify(self) -> None:
@@ -132,7 +168,18 @@ class _Fuse(fuse.FUSE):  # type: ignore[misc]
     @staticmethod
     def _wrapper(function: Any, *args: Any) -> int:
         keep_thread_state()
-        answer: int = fuse.FUSE._wrapper(function, *args)
+        try:
+            return function(*args) or 0
+        except FuseError as error:
+            return -(error.errno or errno.EIO)
+        except BaseException:
+            log.exception("%s failed: this is a bug", function.__name__)
+            return -errno.EIO
+
+    def read(self, path: Any, buffer: int, size: int, offset: int, fip: int) -> int:
+        room = _memory_view(buffer, size, _PyBUF_WRITE)
+        fi = fuse.fuse_file_info.from_address(fip)
+        answer: int = self.operations("read", room, offset, fi)
         return answer
 
     def ioctl(self, path: Any, cmd: int, arg: Any, fip: Any, flags: int, data: Any) -> int:
@@ -160,8 +207,8 @@ def serve(operations: object, mountpoint: str, **options: str | int | bool) -> N
 
 def caller() -> Caller:
     """The process behind the request that this thread answers; only valid in a callback."""
-    uid, gid, pid = fuse.fuse_get_context()
-    return Caller(pid, uid, gid)
+    context = _Context.from_address(_get_context())
+    return Caller(context.pid, context.uid, context.gid)
 
 
 def is_for_page_cache(fi: FileInfo) -> bool:
@@ -179,4 +226,4 @@ def interrupted() -> bool:
 
 def exited() -> bool:
     """Whether the session of this thread's request is over."""
-    return bool(_libfuse.fuse_exited(_libfuse.fuse_get_context().contents.fuse))
+    return bool(_libfuse.fuse_exited(_Context.from_address(_get_context()).fuse))

@@ -120,8 +120,9 @@ class Handles:
         """A read or write of `handle` runs: it is not about to be gone."""
         with self._condition:
             handle.active += 1
-            handle.closing = handle.held = False
-            self._condition.notify_all()
+            if handle.closing:
+                handle.closing = handle.held = False
+                self._condition.notify_all()
         try:
             yield
         finally:

@@ -287,14 +287,16 @@ class Operations:
         fi.direct_io = 1
         fi.nonseekable = int(file.nonseekable)
 
-    def read(self, path: str | None, size: int, offset: int, fi: FileInfo) -> bytes:
+    def read(self, room: memoryview, offset: int, fi: FileInfo) -> int:
+        """Put what there is into `room`; returns how much that was."""
         handle, caller, flags = self._handle(fi), binding.caller(), fi.flags
+        size = len(room)
         operation = Operation("read", handle.path, handle.number, size, flags)
-        action: Callable[[], bytes | Deferred | Pending]
+        action: Callable[[], int | bytes | Deferred | Pending]
         if binding.is_for_page_cache(fi):
             action = partial(handle.file.splice_read, size, offset)
         else:
-            action = partial(handle.file.read, size, offset, bool(flags & os.O_NONBLOCK))
+            action = partial(handle.file.read_into, room, offset, bool(flags & os.O_NONBLOCK))
         with self._handles.using(handle):
             while isinstance(answer := self._callers.run(caller, operation, action), Pending):
                 try:
@@ -304,11 +306,15 @@ class Operations:
                     raise
                 if not is_open:
                     self._callers.interrupt(caller, operation)
-                    return b""
+                    return 0
+            if isinstance(answer, int):
+                return answer
             data = answer if isinstance(answer, bytes) else answer()
-        if len(data) > size:
-            raise AssertionError(f"{handle.path} gave {len(data)} bytes to a read of {size}")
-        return data
+        count = len(data)
+        if count > size:
+            raise AssertionError(f"{handle.path} gave {count} bytes to a read of {size}")
+        room[:count] = data
+        return count
 
     def write(self, path: str | None, data: bytes, offset: int, fi: FileInfo) -> int:
         handle, caller = self._handle(fi), binding.caller()

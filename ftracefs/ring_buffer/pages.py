@@ -91,15 +91,17 @@ def full_pages_end(words: U32, commit: U32) -> int | None:
     None when they are not, or it would take longer to tell. What `data_ends` tells of any pages.
     """
     step = (int(words[0, HDR_WORDS]) & 31) + 1
-    if not 2 <= step <= RINGBUF_TYPE_DATA_TYPE_LEN_MAX + 1 or (commit != BUF_PAGE_SIZE).any():
+    if not 2 <= step <= RINGBUF_TYPE_DATA_TYPE_LEN_MAX + 1:
         return None
     records = DATA_WORDS // step * step
-    heads = words[:, HDR_WORDS : HDR_WORDS + records : step]
-    if ((heads & _TYPE_MASK) != step - 1).any():
+    heads = words[:, HDR_WORDS : HDR_WORDS + records : step] & _TYPE_MASK
+    if np.count_nonzero(heads == step - 1) != heads.size:
+        return None
+    if np.count_nonzero(commit == BUF_PAGE_SIZE) != len(words):
         return None
     if records < DATA_WORDS:
         padding = words[:, HDR_WORDS + records] & _TYPE_MASK
-        if (padding != RINGBUF_TYPE_PADDING).any():
+        if np.count_nonzero(padding == RINGBUF_TYPE_PADDING) != len(words):
             return None
     return records * 4
 

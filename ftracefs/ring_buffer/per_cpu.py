@@ -19,8 +19,8 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import cast
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from ftracefs.ring_buffer.layout import (
 from ftracefs.ring_buffer.pages import (
     HDR_WORDS,
     PAGE_WORDS,
+    U32,
     U64,
     Pages,
     data_ends,
@@ -52,6 +53,7 @@ _DESC_BYTES = CONSTANTS["RB_DESC_BYTES"]
 _COMMIT_MASK = RB_MISSED_STORED - 1
 _COMMIT_BITS = np.uint32(_COMMIT_MASK)
 _U64 = (1 << 64) - 1
+_FIRST_PAGE, _PAGE_SHIFT = np.uint64(PAGE_OFFSET), np.uint64(12)
 
 
 @dataclass(slots=True)
@@ -61,8 +63,7 @@ class Readers:
     count: int = 0
 
 
-@dataclass(slots=True)
-class _Words:
+class _Words(NamedTuple):
     """What the writer keeps in guest memory, in the order of the RB_ offsets."""
 
     guard: int
@@ -77,7 +78,7 @@ class _Words:
     clock_offset: int
     page: int
     table: int
-    index: int
+    index: int  # type: ignore[assignment]  # a field is wanted more than the method
     pages_bytes: int
     head: int
     overrun: int
@@ -90,13 +91,13 @@ class _Words:
 _STAYS = ("guard", "overwrite", "clock_mult", "clock_step", "clock_ptr", "clock_offset")
 
 _LAYOUT = struct.Struct("<II17Q")
-_OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in (f.name for f in fields(_Words))}
+_OFFSETS = {name: CONSTANTS[f"RB_{name.upper()}"] for name in _Words._fields}
 assert list(_OFFSETS.values()) == [0, 4, *range(8, _LAYOUT.size, 8)]
 
 
 def _page_numbers(addresses: U64) -> npt.NDArray[np.intp]:
     """Which pages of RAM these are."""
-    return ((addresses - np.uint64(PAGE_OFFSET)) >> np.uint64(12)).astype(np.intp)
+    return ((addresses - _FIRST_PAGE) >> _PAGE_SHIFT).view(np.intp)
 
 
 def colour(address: int) -> int:
@@ -151,13 +152,15 @@ class RingBufferPerCpu:
         try:
             taken = self._alloc_pages(self.nr_pages + 1)
             self._reader_page, *ring = taken
-            self._table = self._new_table(ring)
+            self._table, self._ring = self._new_table(len(ring))
         except MemoryError:
             for address in taken:
                 memory.free(address)
             raise TracefsError(errno.ENOMEM, "no room for a ring buffer") from None
+        self._ring[:, 0] = ring
         self._control = memory.view(self.address, _LAYOUT.size)
         self._ram_pages = memory.ram_array.view(np.uint32).reshape(-1, PAGE_WORDS)
+        self._commits = self._ram_pages[:, 2]
         self._set(table=self._table, pages_bytes=len(ring) * _DESC_BYTES)
         self.readers = Readers()
         self._record_disabled = 0
@@ -183,19 +186,15 @@ class RingBufferPerCpu:
                 self._memory.free(page)
         return pages
 
-    def _new_table(self, pages: list[int]) -> int:
-        table = self._memory.alloc(len(pages) * _DESC_BYTES)
-        self._descriptors(table, len(pages))[:, 0] = pages
-        return table
-
-    def _descriptors(self, table: int, count: int) -> U64:
-        """The table as an array with a row {address, records} for each page."""
+    def _new_table(self, count: int) -> tuple[int, U64]:
+        """A table for `count` pages, and itself as an array: a row {address, records} for each."""
+        table = self._memory.alloc(count * _DESC_BYTES)
         array = self._memory.array(table, count * _DESC_BYTES, np.uint64)
-        return cast(U64, array.reshape(count, _DESC_BYTES // 8))
+        return table, cast(U64, array.reshape(count, _DESC_BYTES // 8))
 
     def free(self) -> None:
         """Give all memory back (rb_free_cpu_buffer); nothing writes to it or reads it any more."""
-        ring = self._descriptors(self._table, self.nr_pages)[:, 0].tolist()
+        ring = self._ring[:, 0].tolist()
         owned = {*ring, self._reader_page, self._words().page, self._table}
         for address in owned:
             self._memory.free(address)
@@ -203,7 +202,7 @@ class RingBufferPerCpu:
     # --- the writer's words ----------------------------------------------------------------------
 
     def _words(self) -> _Words:
-        return _Words(*_LAYOUT.unpack_from(self._control))
+        return _Words._make(_LAYOUT.unpack_from(self._control))
 
     def _set(self, **words: int) -> None:
         for name, value in words.items():
@@ -330,7 +329,7 @@ class RingBufferPerCpu:
 
     def _swap_reader_page(self, words: _Words) -> None:
         """Exchange the reader's page, wholly consumed, for the head page."""
-        descriptor = self._descriptors(self._table, self.nr_pages)[words.head // _DESC_BYTES]
+        descriptor = self._ring[words.head // _DESC_BYTES]
         taken = int(descriptor[0])
         self._memory.set_u64(self._reader_page + 8, 0)
         descriptor[:] = self._reader_page, 0
@@ -386,18 +385,18 @@ class RingBufferPerCpu:
 
         The writer has left all that are passed.
         """
-        table = self._descriptors(self._table, self.nr_pages)
         where = self._from_head(words, count)
-        taken = table[where, 0]
-        passed = np.empty_like(taken)
+        passed = np.empty(count, dtype=np.uint64)
         passed[0] = self._reader_page
-        passed[1:] = taken[:-1]
-        self._reader_page = int(taken[-1])
-        commits = self._ram_pages[_page_numbers(passed), 2]
-        self._read_bytes += int((commits & _COMMIT_BITS).sum()) - self._read
-        self._ram_pages[_page_numbers(passed), 2] = 0
-        table[where, 0] = passed
-        table[where, 1] = 0
+        passed[1:] = self._ring[where, 0][:-1]
+        last = (words.head + (count - 1) * _DESC_BYTES) % words.pages_bytes
+        self._reader_page = self._memory.u64(self._table + last)
+        numbers = _page_numbers(passed)
+        commits = self._commits[numbers] & _COMMIT_BITS
+        self._read_bytes += int(np.add.reduce(commits)) - self._read
+        self._commits[numbers] = 0
+        self._ring[where, 0] = passed
+        self._ring[where, 1] = 0
         self._set(head=(words.head + count * _DESC_BYTES) % words.pages_bytes)
         self._read = 0
         self._read_stamp = self._memory.u64(self._reader_page)
@@ -458,8 +457,7 @@ class RingBufferPerCpu:
         head = words.head // _DESC_BYTES
         used = (words.index - words.head) % words.pages_bytes // _DESC_BYTES + 1
         where = np.arange(head, head + (used if count is None else min(count, used)))
-        table = self._descriptors(self._table, self.nr_pages)
-        pages: list[int] = table[where % self.nr_pages, 0].tolist()
+        pages: list[int] = self._ring[where % self.nr_pages, 0].tolist()
         return pages
 
     def _from_head(self, words: _Words, count: int) -> slice | npt.NDArray[np.int64]:
@@ -500,27 +498,38 @@ class RingBufferPerCpu:
         self.generation += 1
         return _page_for_user(stamp, data, unread.lost)
 
-    def read_pages(self, count: int) -> bytes:
-        """Up to `count` pages, as so many calls of `read_page` give them; b"" for none."""
-        parts: list[bytes] = []
-        while count > 0 and (part := self._read_whole_pages(count) or self.read_page()):
-            parts.append(part)
-            count -= len(part) // PAGE_SIZE
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def read_pages(self, room: U32) -> int:
+        """Fill the rows of `room`, a page each, as so many calls of `read_page`; returns how many.
 
-    def _read_whole_pages(self, count: int) -> bytes:
+        What is behind them in `room` may have changed.
+        """
+        filled = 0
+        while filled < len(room):
+            whole = self._read_whole_pages(room[filled:])
+            if not whole:
+                page = self.read_page()
+                if page is None:
+                    break
+                room[filled] = np.frombuffer(page, dtype=np.uint32)
+                whole = 1
+            filled += whole
+        return filled
+
+    def _read_whole_pages(self, room: U32) -> int:
         """The next pages that the writer has left, all at once.
 
-        None while the reader's page holds more, or after a loss, which the next one is to tell of.
+        0 while the reader's page holds more, or after a loss, which the next one is to tell of.
         """
         words = self._words()
-        count = min(count, self._dirty(words))
+        count = min(len(room), self._dirty(words))
         is_consumed = self._read >= self._commit(self._reader_page, words)
         if count <= 0 or not is_consumed or words.overrun != self._last_overrun:
-            return b""
-        rows = self._descriptors(self._table, self.nr_pages)[self._from_head(words, count)]
-        records = int(rows[:, 1].sum())
-        pages = self._ram_pages[_page_numbers(rows[:, 0])]
+            return 0
+        rows = self._ring[self._from_head(words, count)]
+        records = int(np.add.reduce(rows[:, 1]))
+        pages = room[:count]
+        # The only copy. With any other mode it would be a copy of a copy.
+        np.take(self._ram_pages, _page_numbers(rows[:, 0]), axis=0, out=pages, mode="clip")
         commit = pages[:, 2] & _COMMIT_BITS
         ends = full_pages_end(pages, commit)
         if ends is not None:
@@ -535,7 +544,7 @@ class RingBufferPerCpu:
         pages[:, 3] = 0
         self._pass_pages(count, words)
         self._advance(records, int(commit[-1]), self._read_stamp)
-        return pages.tobytes()
+        return count
 
     def _read_padding(self, length: int) -> bytes | None:
         """A page without records: what was behind the last one read when the writer left."""
@@ -557,10 +566,10 @@ class RingBufferPerCpu:
         address of one writes on there. Linux exchanges pointers to the places.
         """
         mine, others = self._words(), other._words()
-        for field in fields(_Words):
-            if field.name not in _STAYS:
-                self._set(**{field.name: getattr(others, field.name)})
-                other._set(**{field.name: getattr(mine, field.name)})
+        for name in _Words._fields:
+            if name not in _STAYS:
+                self._set(**{name: getattr(others, name)})
+                other._set(**{name: getattr(mine, name)})
         for name in _READER_STATE:
             mine_too, others_too = getattr(self, name), getattr(other, name)
             setattr(self, name, others_too)
@@ -570,7 +579,7 @@ class RingBufferPerCpu:
 
     def reset(self) -> None:
         """Forget every record and count (rb_reset_cpu)."""
-        first = int(self._descriptors(self._table, self.nr_pages)[0, 0])
+        first = int(self._ring[0, 0])
         self._memory.write(first, bytes(BUF_PAGE_HDR_SIZE))
         self._memory.write(self._reader_page, bytes(BUF_PAGE_HDR_SIZE))
         start = first + BUF_PAGE_HDR_SIZE
@@ -590,15 +599,13 @@ class RingBufferPerCpu:
             return
         words = self._words()
         head = words.head // _DESC_BYTES
-        ring: list[list[int]] = np.roll(
-            self._descriptors(self._table, self.nr_pages), -head, axis=0
-        ).tolist()
+        ring: list[list[int]] = np.roll(self._ring, -head, axis=0).tolist()
         used = 0  # of the ring, from HEAD on; the writer stands on the last
         if words.page != self._reader_page:
             used = (words.index - words.head) % words.pages_bytes // _DESC_BYTES + 1
         try:
             fresh = self._alloc_pages(max(0, nr_pages - self.nr_pages))
-            table = self._memory.alloc(nr_pages * _DESC_BYTES)
+            table, array = self._new_table(nr_pages)
         except MemoryError:
             raise TracefsError(errno.ENOMEM, f"no room for {nr_pages} pages") from None
         excess = max(0, self.nr_pages - nr_pages)
@@ -610,9 +617,9 @@ class RingBufferPerCpu:
         overrun_bytes = sum(self._commit(page, words) for page, _ in oldest)
         for page, _ in oldest + ring[len(ring) - removed_free :]:
             self._memory.free(page)
-        self._descriptors(table, nr_pages)[:] = kept + unused
+        array[:] = kept + unused
         self._memory.free(self._table)
-        self._table, self.nr_pages = table, nr_pages
+        self._table, self._ring, self.nr_pages = table, array, nr_pages
         self._set(
             table=table,
             pages_bytes=nr_pages * _DESC_BYTES,
@@ -628,6 +635,7 @@ _READER_STATE = (
     "readers",
     "_reader_page",
     "_table",
+    "_ring",
     "_read",
     "_read_stamp",
     "_read_events",
