@@ -47,6 +47,13 @@ def touch(file: Path) -> None:
 
 def keep_newest(directory: Path, pattern: str, kept: int) -> None:
     """Remove all but the `kept` files of a pattern that were of use last. Raises OSError."""
-    files = sorted(directory.glob(pattern), key=lambda file: file.stat().st_mtime)
+    files = sorted(directory.glob(pattern), key=_last_use)
     for file in files[:-kept]:
         file.unlink(missing_ok=True)
+
+
+def _last_use(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:  # somebody else has just removed it
+        return 0.0

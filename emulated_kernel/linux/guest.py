@@ -13,6 +13,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from emulated_kernel.linux.host_programs import host_programs
 from emulated_kernel.linux.initramfs import initramfs, static_busybox
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
+from emulated_kernel.linux.snapshot import Snapshot, SnapshotError
 from emulated_kernel.linux.vmlinux import Vmlinux
 
 log = logging.getLogger(__name__)
@@ -89,7 +91,7 @@ def _save(machine: PcMachine, shell: Shell, file: Path) -> None:
     try:
         machine.run(lambda: snapshot.save(machine, shell, file))
     except OSError as error:
-        log.warning("no snapshot: %s", error)
+        log.warning("no snapshot is kept: %s: %s", file.parent, error.strerror)
 
 
 def _key(vmlinux: Vmlinux, archive: bytes, is_virtual: bool) -> str:
@@ -103,15 +105,27 @@ def _key(vmlinux: Vmlinux, archive: bytes, is_virtual: bool) -> str:
 
 
 def _restore(file: Path, native: bool | None, is_virtual: bool) -> tuple[PcMachine, Shell] | None:
-    state = snapshot.read_state(file)
-    if state is None or not snapshot.is_for(state, tsc_khz(is_virtual=is_virtual, span_s=0.01)):
+    try:
+        with closing(Snapshot(file)) as kept:
+            if not kept.is_for(tsc_khz(is_virtual=is_virtual, span_s=0.01)):
+                raise SnapshotError("made where time went at another speed")
+            return _restored(kept, native, is_virtual)
+    except FileNotFoundError:
         return None
-    machine = PcMachine(tsc_khz=state["tsc_khz"], is_virtual=is_virtual, native=native)
-    shell = Shell(machine)
-    if not machine.run(lambda: snapshot.restore(machine, shell, file, state)):
+    except SnapshotError as error:
+        log.warning("booting anew: %s: %s", file, error)
+        return None
+
+
+def _restored(kept: Snapshot, native: bool | None, is_virtual: bool) -> tuple[PcMachine, Shell]:
+    machine = PcMachine(tsc_khz=kept.tsc_khz, is_virtual=is_virtual, native=native)
+    try:
+        shell = Shell(machine)
+        machine.run(lambda: kept.restore(machine, shell))
+        machine.power_on()
+    except BaseException:
         machine.close()
-        return None
-    machine.power_on()
+        raise
     return machine, shell
 
 

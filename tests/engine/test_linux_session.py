@@ -7,7 +7,6 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.linux_kernel import require_linux
@@ -15,7 +14,7 @@ from support.linux_session import LinuxShell, switched_on
 from support.shell import CALLER
 
 from emulated_kernel.errors import ImageError
-from emulated_kernel.linux import cache_directory, load_vmlinuz, snapshot
+from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import TracefsFile
@@ -142,34 +141,6 @@ def test_without_native_hooks_the_guest_does_the_same(booted: LinuxShell) -> Non
 
 def _numbers(last: int) -> bytes:
     return b"".join(b"%d\n" % number for number in range(1, last + 1))
-
-
-def test_a_broken_snapshot_is_no_snapshot(booted: LinuxShell, tmp_path: Path) -> None:
-    directory = cache_directory()
-    assert directory is not None
-    newest = max(directory.glob(f"*{snapshot.SUFFIX}"), key=lambda file: file.stat().st_mtime)
-    size = newest.stat().st_size
-    with newest.open("rb") as stream:
-        stream.seek(size - (1 << 17))
-        tail = stream.read()
-    for name, change in {
-        "short": lambda data: data[:-1],
-        "other": lambda data: data[:-16] + b"x" * 16,
-        "empty": lambda data: b"",
-    }.items():
-        file = tmp_path / name
-        with file.open("wb") as stream:
-            stream.seek(size - (1 << 17))
-            stream.write(change(tail))
-        assert snapshot.read_state(file) is None
-    assert snapshot.read_state(newest) is not None
-    assert snapshot.read_state(tmp_path / "missing") is None
-
-
-def test_a_snapshot_is_not_for_a_host_where_time_goes_otherwise() -> None:
-    assert snapshot.is_for({"tsc_khz": 2_000_000}, 2_000_100)
-    assert not snapshot.is_for({"tsc_khz": 2_000_000}, 2_100_000)
-    assert not snapshot.is_for({}, 2_000_000)
 
 
 def test_a_boot_can_be_given_up() -> None:
