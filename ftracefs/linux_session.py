@@ -74,11 +74,9 @@ class LinuxSession:
         self.callers = IsolatedCallers(machine)
 
     def call_function(self, call: FunctionCall) -> CallResult:
-        """Run a function wherever the guest stands (the file emulator/call)."""
-        machine, value = self.machine, 0
+        """Run a function as a process of the guest (the file emulator/call)."""
         try:
-            for _ in range(call.count):
-                value = machine.call(call.address, *call.arguments)
+            value = self.guest.call_in_process(call.address, *call.arguments, count=call.count)
         except GuestDeadError as error:
             raise TracefsError(errno.EIO, str(error)) from error
         except EmulatedKernelError as error:

@@ -7,20 +7,18 @@ whatever kallsyms has. Left out: its tracepoints, static calls and modules.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage, LinuxOffsets
 from emulated_kernel.kallsyms import SymbolTable
 from emulated_kernel.linux.btf import Btf
+from emulated_kernel.linux.offsets import GENERIC_TIF_SINCE, percpu, version
 from emulated_kernel.linux.symbols import KernelSymbols
 from emulated_kernel.linux.vmlinux import Vmlinux
 
 _FENTRY = "__fentry__"
-# Where TIF_NEED_RESCHED is (arch/x86/include/asm/thread_info.h), and since the bits are generic.
-_TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC, _GENERIC_SINCE = 3, 4, (6, 18)
+_TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC = 3, 4
 
 
 def linux_image(vmlinux: Vmlinux) -> KernelImage:
@@ -55,20 +53,11 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
     def task(member: str) -> int:
         return btf.offset("task_struct", member)
 
-    def percpu(variable: str, hot: str) -> int:
-        """A per-CPU variable, or in 6.2 to 6.14 the member of pcpu_hot that was in its place."""
-        own, shared = (vmlinux.symbols.get(name) for name in (variable, "pcpu_hot"))
-        if own is not None:
-            return own
-        if shared is None:
-            raise ImageError(f"no symbol {variable}")
-        return shared + btf.offset("pcpu_hot", hot)
-
-    is_generic = _version(vmlinux.release) >= _GENERIC_SINCE
+    is_generic = version(vmlinux.release) >= GENERIC_TIF_SINCE
     return LinuxOffsets(
-        current=percpu("current_task", "current_task"),
-        preempt_count=percpu("__preempt_count", "preempt_count"),
-        hardirq_stack_ptr=percpu("hardirq_stack_ptr", "hardirq_stack_ptr"),
+        current=percpu(vmlinux, "current_task", "current_task"),
+        preempt_count=percpu(vmlinux, "__preempt_count", "preempt_count"),
+        hardirq_stack_ptr=percpu(vmlinux, "hardirq_stack_ptr", "hardirq_stack_ptr"),
         ti_flags=task("thread_info.flags"),
         tif_need_resched=_TIF_NEED_RESCHED_GENERIC if is_generic else _TIF_NEED_RESCHED,
         migration_disabled=task("migration_disabled"),
@@ -94,8 +83,3 @@ def _orc_types(btf: Btf) -> dict[str, int]:
     names = ("call", "regs", "regs_partial")
     types = {f"orc_type_{name}": first + number for number, name in enumerate(names)}
     return {"orc_type_mask": (1 << bits) - 1, **types}
-
-
-def _version(release: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return (int(found[1]), int(found[2])) if found else (0, 0)

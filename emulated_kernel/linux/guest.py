@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emulated_kernel.errors import EmulatedKernelError, ImageError
 from emulated_kernel.linux import boot_params, snapshot
+from emulated_kernel.linux.agent import Agents
 from emulated_kernel.linux.boot_params import load_kernel
 from emulated_kernel.linux.guest_clock import tsc_khz
 from emulated_kernel.linux.host_programs import host_programs
@@ -47,8 +48,13 @@ class LinuxGuest:
     vmlinux: Vmlinux
     machine: PcMachine
     shell: Shell
+    agents: Agents
     was_restored: bool
     start_s: float
+
+    def call_in_process(self, address: int, *arguments: int, count: int = 1) -> int:
+        """Call a function of the kernel as a process of its own would: see Agents."""
+        return self.agents.call_in_process(address, *arguments, count=count)
 
     def close(self) -> None:
         """Switch it off."""
@@ -76,7 +82,7 @@ def start(
     file = None
     if cache is not None:
         file = cache / f"{_key(vmlinux, archive, is_virtual)}{snapshot.SUFFIX}"
-        restored = _restore(file, native, is_virtual)
+        restored = _restore(vmlinux, file, native, is_virtual)
         if restored is not None:
             return LinuxGuest(vmlinux, *restored, True, time.monotonic() - began)
     progress(f"booting Linux {vmlinux.release}")
@@ -87,9 +93,9 @@ def start(
     return LinuxGuest(vmlinux, *guest, False, time.monotonic() - began)
 
 
-def _save(machine: PcMachine, shell: Shell, file: Path) -> None:
+def _save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
     try:
-        machine.run(lambda: snapshot.save(machine, shell, file))
+        machine.run(lambda: snapshot.save(machine, shell, agents, file))
     except OSError as error:
         log.warning("no snapshot is kept: %s: %s", file.parent, error.strerror)
 
@@ -98,18 +104,23 @@ def _key(vmlinux: Vmlinux, archive: bytes, is_virtual: bool) -> str:
     content = hashlib.sha256(f"{vmlinux.digest} {COMMAND_LINE} {is_virtual}".encode())
     content.update(archive)
     here = Path(__file__).parent
-    for source in sorted([*here.rglob("*.py"), *(here.parent / "machine").glob("*.*")]):
+    for source in sorted(
+        [*here.rglob("*.py"), *here.glob("*.S"), *(here.parent / "machine").glob("*.*")]
+    ):
         if source.is_file():
             content.update(source.read_bytes())
     return content.hexdigest()[:32]
 
 
-def _restore(file: Path, native: bool | None, is_virtual: bool) -> tuple[PcMachine, Shell] | None:
+_Parts = tuple[PcMachine, Shell, Agents]
+
+
+def _restore(vmlinux: Vmlinux, file: Path, native: bool | None, is_virtual: bool) -> _Parts | None:
     try:
         with closing(Snapshot(file)) as kept:
             if not kept.is_for(tsc_khz(is_virtual=is_virtual, span_s=0.01)):
                 raise SnapshotError("made where time went at another speed")
-            return _restored(kept, native, is_virtual)
+            return _restored(vmlinux, kept, native, is_virtual)
     except FileNotFoundError:
         return None
     except SnapshotError as error:
@@ -117,16 +128,16 @@ def _restore(file: Path, native: bool | None, is_virtual: bool) -> tuple[PcMachi
         return None
 
 
-def _restored(kept: Snapshot, native: bool | None, is_virtual: bool) -> tuple[PcMachine, Shell]:
+def _restored(vmlinux: Vmlinux, kept: Snapshot, native: bool | None, is_virtual: bool) -> _Parts:
     machine = PcMachine(tsc_khz=kept.tsc_khz, is_virtual=is_virtual, native=native)
     try:
-        shell = Shell(machine)
-        machine.run(lambda: kept.restore(machine, shell))
+        shell, agents = Shell(machine), Agents(machine, vmlinux)
+        machine.run(lambda: kept.restore(machine, shell, agents))
         machine.power_on()
     except BaseException:
         machine.close()
         raise
-    return machine, shell
+    return machine, shell, agents
 
 
 def _boot(
@@ -135,11 +146,11 @@ def _boot(
     progress: Callable[[str], None],
     native: bool | None,
     is_virtual: bool,
-) -> tuple[PcMachine, Shell]:
+) -> _Parts:
     khz = tsc_khz(is_virtual=is_virtual)
     machine = PcMachine(tsc_khz=khz, is_virtual=is_virtual, native=native)
     try:
-        shell = Shell(machine)
+        shell, agents = Shell(machine), Agents(machine, vmlinux)
         watch = _Watch(progress)
         machine.console.on_line = watch.line
         # Loops a jiffy takes, which a kernel would measure: 1000/HZ of the counter's rate, halved.
@@ -154,16 +165,15 @@ def _boot(
         )
         machine.time.tsc = 0
         machine.power_on()
-        _wait(machine, shell, watch)
+        _wait(machine, shell, agents, watch)
         machine.console.on_line = lambda line: None
-        machine.run(lambda: machine.memory.enter_engine(machine.cpu.page_table_root))
     except EmulatedKernelError as error:
         machine.close()
         raise ImageError(f"{vmlinux.name}: {error}") from error
     except BaseException:
         machine.close()
         raise
-    return machine, shell
+    return machine, shell, agents
 
 
 class _Watch:
@@ -181,10 +191,14 @@ class _Watch:
             self._progress(self.text)
 
 
-def _wait(machine: PcMachine, shell: Shell, watch: _Watch) -> None:
-    """Until there is a shell, or is known to be none. Raises EmulatedKernelError."""
+def _wait(machine: PcMachine, shell: Shell, agents: Agents, watch: _Watch) -> None:
+    """Until there is a shell, or is known to be none, and an agent. Raises EmulatedKernelError."""
+
+    def is_up() -> bool:
+        return (shell.is_ready or shell.is_missing) and agents.is_ready and agents.is_at_rest()
+
     end = time.monotonic() + BOOT_TIMEOUT_S
-    while not shell.wait(lambda: shell.is_ready or shell.is_missing, _POLL_S):
+    while not shell.wait(is_up, _POLL_S):
         now = time.monotonic()
         if now > end or now - watch.last > _STALL_S:
             at = machine.run(lambda: machine.cpu.rip)

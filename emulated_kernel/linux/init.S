@@ -1,28 +1,11 @@
-# The guest's first process: mounts what a shell wants, and keeps a shell on the second serial line.
+# The guest's first process: mounts what a shell wants, and keeps a shell on the second serial line and
+# an agent for the host (agent.S).
 #
 # It is a static executable of one segment (initramfs.py). On that line it says ACK when it is up, and
 # NAK when there is no shell; the shell speaks for itself (shell.py).
 
-SYS_WRITE = 1
-SYS_OPEN = 2
-SYS_IOCTL = 16
-SYS_DUP2 = 33
-SYS_NANOSLEEP = 35
-SYS_FORK = 57
-SYS_EXECVE = 59
-SYS_EXIT = 60
-SYS_WAIT4 = 61
-SYS_SETSID = 112
-SYS_MOUNT = 165
-O_RDWR = 2
-O_NOCTTY = 0x100
 TCSETS = 0x5402
 TIOCSCTTY = 0x540e
-
-.macro SYSTEM_CALL number
-    mov eax, \number
-    syscall
-.endm
 
 .macro MOUNT type, directory
     lea rdi, [rip + \type]
@@ -42,9 +25,17 @@ FUNC_NOTRACE _start
     MOUNT tracefs, tracing
     MOUNT debugfs, debug
     call open_line
+    xor r13d, r13d
     lea rsi, [rip + up]
     call say
 
+.Lagent:
+    SYSTEM_CALL SYS_FORK
+    test eax, eax
+    je agent
+    mov r14d, eax
+    test r13d, r13d
+    jne .Lwait                              # the shell lives
 .Lshell:
     SYSTEM_CALL SYS_FORK
     test eax, eax
@@ -58,6 +49,8 @@ FUNC_NOTRACE _start
     SYSTEM_CALL SYS_WAIT4
     test eax, eax
     js .Lsleep
+    cmp eax, r14d
+    je .Lagent
     cmp eax, r13d
     jne .Lwait                              # somebody's orphan
     cmp dword ptr [rip + status], 127 << 8

@@ -7,12 +7,15 @@ read: what is traced would not be what was asked for.
 
 from __future__ import annotations
 
+import functools
 import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
 from emulated_kernel.assembler import load
+from emulated_kernel.assembly import Assembly
 from emulated_kernel.linux.cpio import CHARACTER, DIRECTORY, FILE, LINK, CpioFile, cpio
 
 _HERE = Path(__file__).parent
@@ -56,11 +59,19 @@ def _is_static(path: Path) -> bool:
     return 3 not in kinds  # PT_INTERP
 
 
+@functools.cache
+def init_code() -> Assembly:
+    """init.S and agent.S."""
+    start = _INIT_BASE + _ELF_HEADER_BYTES + _PROGRAM_HEADER_BYTES
+    sources = [_HERE / name for name in ("system_call.inc", "init.S", "agent.S")]
+    return load(sources, {".text": start}, {"HYPERCALL": HYPERCALL_VECTOR})
+
+
 def init_program() -> bytes:
-    """init.S as an executable: one segment, header and all, that may be written."""
-    start = _ELF_HEADER_BYTES + _PROGRAM_HEADER_BYTES
-    built = load([_HERE / "init.S"], {".text": _INIT_BASE + start})
-    (_, code) = built.segments[".text"]
+    """Init as an executable: one segment, header and all, that may be written."""
+    built = init_code()
+    (address, code) = built.segments[".text"]
+    start = address - _INIT_BASE
     header = struct.pack(
         "<16sHHIQQQIHHHHHH",
         b"\x7fELF\x02\x01\x01",

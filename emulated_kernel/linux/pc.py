@@ -14,12 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.assembler import load
+from emulated_kernel.assembly import Assembly
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
 from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart
@@ -27,6 +27,7 @@ from emulated_kernel.linux.guest_clock import GuestClock, RealClock, VirtualCloc
 from emulated_kernel.linux.memory import (
     ENGINE_TEXT,
     ENGINE_TEXT_BYTES,
+    HOST_TEXT,
     PERCPU,
     PcMemory,
 )
@@ -40,14 +41,13 @@ from emulated_kernel.machine.self_test import native_hooks_work
 log = logging.getLogger(__name__)
 
 _TIMER_LINE, _COM2_LINE, _COM1_LINE = 0, 3, 4
+HOST_LINE = 5  # of the device that the host is (host_device.S)
 _COM1, _COM2 = 0x3F8, 0x2F8
 _CYC2NS_OFFSET = 8  # struct cyc2ns_data: multiplier, shift, offset
 _NAG_S = 0.0005
 _BETWEEN_S = 0.0005  # that the guest runs between two steps of a text patch
 _REST_S = 0.5  # of virtual time, after which a guest that is never idle is taken to be at rest
-_HOST_RETURN = Path(__file__).parents[1] / "images" / "host_return.S"
-_HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - 4096
-_STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
+STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
 _SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 CONSOLE_BYTES, _LINE_BYTES = 1 << 18, 1 << 12
 _APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
@@ -153,14 +153,20 @@ class PcMachine(EmulatedMachine):
         self.time: GuestClock = self._virtual or RealClock(self.cpu.state)
         self.memory.walk = self.cpu.physical
         self.cpus = [PcProcessor(self.cpu, self.memory)]
+        # By the address behind a hypercall of the host's own code in the guest.
+        self.host_stops: dict[int, Callable[[], bool]] = {}
+        self.before_guest: Callable[[], None] = lambda: None  # it is about to run on
+        self.stands_until: Callable[[], float | None] = lambda: None  # no longer, for the host
         self.failure: str | None = None
         self.on_failure: list[Callable[[], None]] = []
-        self._is_on = False
+        self._is_on = self._has_engine = False
         self._is_halted = False
+        self._is_driven = False
         self._interrupts = 0
         self._is_at_rest = False
         self._rest_by: float | None = None
-        self._on_rest: Callable[[], None] = lambda: None
+        self._wanted = 0  # how many want something of it
+        self._on_rest: list[Callable[[], None]] = []
         self._clock_changed = threading.Condition()
         self._timer = threading.Thread(target=self._nag, name="pc-timer", daemon=True)
         if not is_virtual:
@@ -206,11 +212,12 @@ class PcMachine(EmulatedMachine):
     # --- interrupts ------------------------------------------------------------------------------
 
     def _raise(self, line: int) -> Callable[[], None]:
-        def raise_line() -> None:
-            self.pic.raise_line(line)
-            self.cpu.hooks.want_interrupt()
+        return lambda: self.raise_line(line)
 
-        return raise_line
+    def raise_line(self, line: int) -> None:
+        """An edge on an interrupt line."""
+        self.pic.raise_line(line)
+        self.cpu.hooks.want_interrupt()
 
     def _deadline_changed(self) -> None:
         if self._virtual is None:
@@ -239,6 +246,11 @@ class PcMachine(EmulatedMachine):
             return processor.int3 is not None and processor.int3(
                 processor, processor.get("rip")[0] - 1
             )
+        stop = self.host_stops.get(processor.get("rip")[0])
+        if stop is not None:
+            return stop()
+        if not self._has_engine:
+            return False
         processor.hypercalls += 1
         self._hypercall(processor, processor.get("rax")[0] & 0xFFFFFFFF)
         return True
@@ -247,6 +259,7 @@ class PcMachine(EmulatedMachine):
 
     def rouse(self) -> None:
         """Somebody wants something of the guest; on the machine thread."""
+        self._wanted += 1
         if self._virtual is not None:
             self._is_at_rest, self._rest_by = False, None
             self._deadline_changed()
@@ -256,8 +269,11 @@ class PcMachine(EmulatedMachine):
         if self._virtual is None:
             then()
             return
-        self._on_rest, self._rest_by = then, self._virtual.seconds() + _REST_S
-        self._deadline_changed()
+        self._wanted = max(self._wanted - 1, 0)
+        self._on_rest.append(then)
+        if not self._wanted:
+            self._rest_by = self._virtual.seconds() + _REST_S
+            self._deadline_changed()
 
     def _come_to_rest(self) -> None:
         if self._rest_by is None or self._virtual is None:
@@ -265,16 +281,23 @@ class PcMachine(EmulatedMachine):
         is_idle = self._is_halted and self.pic.pending is None
         if is_idle or self._virtual.seconds() >= self._rest_by:
             self._is_at_rest, self._rest_by = True, None
-            self._on_rest()
+            callbacks, self._on_rest = self._on_rest, []
+            for callback in callbacks:
+                callback()
 
     def _background_due(self) -> float | None:
         if not self._is_on or self._is_at_rest or self.failure is not None:
             return None
-        if not self._is_halted or self.pic.pending is not None:
+        if self.pic.pending is not None:
             return 0.0
-        if self._virtual is not None:
+        if self._is_halted and self._virtual is not None:
             return None if self.pit.deadline is None else 0.0
-        return self.pit.deadline
+        if self._is_halted:
+            return self.pit.deadline
+        until = self.stands_until()
+        if until is None or self.pit.deadline is None:
+            return until or 0.0
+        return min(until, self.pit.deadline)
 
     def _interrupt_background(self) -> None:
         self.cpu.hooks.want_turn()
@@ -296,6 +319,7 @@ class PcMachine(EmulatedMachine):
 
     def _run_guest(self) -> None:
         cpu, state = self.cpu, self.cpu.state
+        self.before_guest()
         cpu.hooks.clear_interrupt()
         self._skip_idle_time()
         if self.pit.expire():
@@ -306,10 +330,10 @@ class PcMachine(EmulatedMachine):
             self._interrupts += 1
             self._is_halted = False
             line = self.pic.pending
+        elif self._is_halted or self.stands_until() is not None:
+            return
         if line is not None:
             cpu.hooks.want_interrupt()
-        if self._is_halted:
-            return
         if cpu.run() is Stop.HALT:
             state.end_interrupt_shadow()
             if not cpu.is_behind_hlt:
@@ -324,6 +348,37 @@ class PcMachine(EmulatedMachine):
             return
         if self._is_halted and self.pic.pending is None:
             self._virtual.jump_to(deadline)
+
+    def run_guest(self) -> None:
+        """Let it run until it stops, for whatever reason; on the machine thread."""
+        self.cpu.hooks.clear_turn()
+        self._background()
+
+    @property
+    def guest_waits(self) -> bool:
+        """Whether it does nothing before a device wants something."""
+        due = self._background_due()
+        return due is None or due > time.monotonic()
+
+    def wait_for_guest(self, timeout: float) -> None:
+        """Sleep until it has something to do again."""
+        due = self._background_due()
+        left = timeout if due is None else min(timeout, due - time.monotonic())
+        if left > 0:
+            time.sleep(left)
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Who has the machine lets the guest run in there: he gets it back now and then."""
+        outer, self._is_driven = self._is_driven, True
+        try:
+            yield
+        finally:
+            self._is_driven = outer
+
+    def _on_watch(self) -> None:
+        if self._is_driven:
+            self.cpu.hooks.want_turn()
 
     def let_guest_run(self) -> None:
         """Between two steps of a text patch: the guest goes on, and may meet an int3 of ours."""
@@ -363,6 +418,15 @@ class PcMachine(EmulatedMachine):
 
     # --- the engine's side -----------------------------------------------------------------------
 
+    def enter_host_code(self, code: Assembly, user_stop: int) -> None:
+        """Load the host's own code, from which it is called, and from the address `user_stop`."""
+        self.load_segments(dict(code.segments))
+        hooks = self.cpu.hooks
+        hooks.set("hypercalls_start", ENGINE_TEXT)
+        hooks.set("hypercalls_bytes", ENGINE_TEXT_BYTES)
+        hooks.set("user_stop", user_stop)
+        self._return, self._returned = (code.labels[n] for n in ("host_return", "host_return_halt"))
+
     def take_kernel(self, image: KernelImage, vmlinux: Vmlinux) -> None:
         """What runs is `image`: from now on functions of it and of the engine can be called."""
         self.image = image
@@ -372,11 +436,9 @@ class PcMachine(EmulatedMachine):
         self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
-        hooks.set("uninterrupted_bytes", ENGINE_TEXT_BYTES)
-        host = load([_HOST_RETURN], {".text": _HOST_TEXT})
-        self.load_segments(dict(host.segments))
-        self._return, self._returned = (host.labels[n] for n in ("host_return", "host_return_halt"))
-        self._stack = self.alloc(_STACK_BYTES) + _STACK_BYTES
+        hooks.set("uninterrupted_bytes", HOST_TEXT - ENGINE_TEXT)
+        self._has_engine = True
+        self._stack = self.alloc(STACK_BYTES) + STACK_BYTES
 
     def _sched_clock_start(self, vmlinux: Vmlinux) -> int:
         """What local_clock() would have been at 0 of the counter (arch/x86/kernel/tsc.c)."""
@@ -391,7 +453,7 @@ class PcMachine(EmulatedMachine):
 
     def stack_end(self, cpu: Processor) -> int:
         (rsp,) = cpu.get("rsp")
-        return (rsp | _STACK_BYTES - 1) + 1
+        return (rsp | STACK_BYTES - 1) + 1
 
     def call(self, function: int | str, *arguments: int, cpu: int = 0) -> int:
         address = self.image.labels[function] if isinstance(function, str) else function
@@ -417,13 +479,14 @@ class PcMachine(EmulatedMachine):
             # Interrupts are off: it runs to its end, whoever waits for a turn meanwhile.
             while cpu.rip != self._returned:
                 cpu.hooks.clear_turn()
-                if cpu.run() is Stop.HALT and cpu.rip != self._returned:
-                    raise GuestFault(f"hlt at {cpu.rip - 1:#x}", vector=-1, rip=cpu.rip - 1)
+                stop = cpu.run()
                 if self._timed_out:
                     raise GuestTimeout(f"no return within {thread.BUDGET_S:g} s")
+                if stop is Stop.HALT and cpu.rip != self._returned:
+                    raise GuestFault(f"hlt at {cpu.rip - 1:#x}", vector=-1, rip=cpu.rip - 1)
             return cpu.get("rax")[0]
         except EmulatedKernelError:
-            self._forget_frames()
+            self.forget_frames(self._stack)
             self.memory.set_u32(count_at, count)
             raise
         finally:
@@ -434,14 +497,14 @@ class PcMachine(EmulatedMachine):
             if self._virtual is not None:
                 self._deadline_changed()
 
-    def _forget_frames(self) -> None:
-        """A call that will not return takes its frames off the shadow stack of who made it."""
+    def forget_frames(self, stack_end: int) -> None:
+        """Calls on a stack that will not return: their frames go off the shadow stack."""
         memory, task = self.memory, self.cpus[0].current
         if not task:
             return
         base, top = (memory.u64(task + CONSTANTS[f"TASK_RET_{end}"]) for end in ("BASE", "TOP"))
-        bare = range(self._stack - _STACK_BYTES, self._stack)
+        stack = range(stack_end - STACK_BYTES, stack_end)
         frame, retp = CONSTANTS["FG_SIZE"], CONSTANTS["FG_RETP"]
-        while top > base and memory.u64(top - frame + retp) in bare:
+        while top > base and memory.u64(top - frame + retp) in stack:
             top -= frame
         memory.set_u64(task + CONSTANTS["TASK_RET_TOP"], top)

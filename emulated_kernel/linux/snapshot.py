@@ -33,6 +33,7 @@ import numpy as np
 
 from emulated_kernel.cache_files import keep_newest, touch, write_file
 from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.linux.agent import Agents
 from emulated_kernel.linux.memory import GUEST_BYTES
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
@@ -55,13 +56,13 @@ class SnapshotError(EmulatedKernelError):
     """There is a file, but no guest can be made of it."""
 
 
-def save(machine: PcMachine, shell: Shell, file: Path) -> None:
+def save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
     """Keep the machine as it is now; on the machine thread. Raises OSError."""
     ram = machine.memory.ram_array[:GUEST_BYTES]
     written = np.concatenate([[False], ram.reshape(-1, _UNIT).any(axis=1), [False]])
     runs = (np.flatnonzero(np.diff(written)).reshape(-1, 2) * _UNIT).tolist()
     checksums = {"runs": runs, "ram": _checksum(ram.data, runs)}
-    state = json.dumps({**_state(machine, shell), **checksums}).encode()
+    state = json.dumps({**_state(machine, shell, agents), **checksums}).encode()
 
     def write(stream: BinaryIO) -> None:
         for start, end in runs:
@@ -75,7 +76,7 @@ def save(machine: PcMachine, shell: Shell, file: Path) -> None:
     keep_newest(file.parent, f"*{SUFFIX}", KEPT)
 
 
-def _state(machine: PcMachine, shell: Shell) -> dict[str, Any]:
+def _state(machine: PcMachine, shell: Shell, agents: Agents) -> dict[str, Any]:
     return {
         "cpu": base64.b64encode(machine.cpu.state.save()).decode(),
         "tsc": machine.time.tsc,
@@ -83,6 +84,7 @@ def _state(machine: PcMachine, shell: Shell) -> dict[str, Any]:
         "machine": machine.save_devices(),
         "console": machine.console.text().decode("latin-1"),
         "shell": shell.save(),
+        "agents": agents.save(),
     }
 
 
@@ -149,7 +151,7 @@ class Snapshot:
                         return "damaged: something stands where RAM was empty"
         return None
 
-    def restore(self, machine: PcMachine, shell: Shell) -> None:
+    def restore(self, machine: PcMachine, shell: Shell, agents: Agents) -> None:
         """Make a machine that has not run yet what was saved; on the machine thread.
 
         Raises SnapshotError; then the machine is not to be used.
@@ -163,6 +165,7 @@ class Snapshot:
             machine.restore_devices(state["machine"])
             machine.console.restore(state["console"].encode("latin-1"))
             shell.restore(state["shell"])
+            agents.restore(state["agents"])
         except (OSError, KeyError, TypeError, ValueError, binascii.Error) as error:
             raise SnapshotError(f"cannot be restored: {error!r}") from error
         except UnicornMismatch as error:

@@ -19,6 +19,12 @@ uninterrupted_start:                        # text in which the guest is not sto
     .quad 0
 uninterrupted_bytes:
     .quad 0
+hypercalls_start:                           # text whose hypercalls are the host's
+    .quad 0
+hypercalls_bytes:
+    .quad 0
+user_stop:                                  # behind the one in user mode that is
+    .quad 0
 int3_to_host:                               # not zero: text is being patched
     .quad 0
 told:                                       # the guest was stopped by native_block
@@ -133,8 +139,10 @@ FUNC_NOTRACE native_interrupt
     jne .Lint3
     mov rax, [rip + native_env]
     mov rax, [rax + ENV_RIP]
-    sub rax, [rip + uninterrupted_start]
-    cmp rax, [rip + uninterrupted_bytes]
+    cmp rax, [rip + user_stop]
+    je .Lhost
+    sub rax, [rip + hypercalls_start]
+    cmp rax, [rip + hypercalls_bytes]
     jae .Lguest
 .Lhost:
     mov rax, [rip + on_interrupt]

@@ -45,9 +45,9 @@ _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
 _HIGH_DEVICES = 0xFEC00000, 0x400000  # APICs, as memory that nobody answers from
 _TRANSLATION_BYTES = 256 << 20
 _WITH_ERROR_CODE = {8, 10, 11, 12, 13, 14, 17, 21}
-INT3, _INVALID_OPCODE = 3, 6
+INT3, _INVALID_OPCODE, _GENERAL_PROTECTION = 3, 6, 13
 _EFER, _SCE_LME_LMA, _NXE = 0xC0000080, 0x501, 0x800
-_SYSCALL_BYTES = 2
+_SYSCALL_BYTES = _INT_BYTES = 2
 _HLT = 0xF4
 _WORDS = {
     **{name: index for index, name in enumerate(cpu_state.GENERAL)},
@@ -103,9 +103,10 @@ class PcCpu:
     """One processor over `ram`, which lies at guest-physical 0.
 
     `cpuid` has the leaves that differ from the model's. `on_interrupt(vector)` is asked about
-    hypercalls, and about int3 while `int3_to_host` is set; what it does not answer with True goes
-    to the guest. What `ports` or `on_interrupt` raise is kept and raised by `run`. `counted`: the
-    time stamp counter is the hooks' `ticks`, one for each byte of code, and it stops at `deadline`.
+    hypercalls, and about int3 while `int3_to_host` is set; an int3 that it does not answer with
+    True goes to the guest, and a hypercall as the fault that it is there. What `ports` or
+    `on_interrupt` raise is kept and raised by `run`. `counted`: the time stamp counter is the
+    hooks' `ticks`, one for each byte of code, and it stops at `deadline`.
     """
 
     def __init__(
@@ -213,10 +214,15 @@ class PcCpu:
     def _interrupt(self, _uc: int, vector: int, _data: int) -> None:
         try:
             state = self.state
-            asked = vector == HYPERCALL_VECTOR and self._is_uninterrupted(state.q[cpu_state.RIP])
-            asked = asked or (vector == INT3 and bool(self.hooks.get("int3_to_host")))
+            is_hypercall = vector == HYPERCALL_VECTOR and self._is_host_s(state.q[cpu_state.RIP])
+            asked = is_hypercall or (vector == INT3 and bool(self.hooks.get("int3_to_host")))
             if asked and self._on_interrupt(vector):
                 state.forget_exception()
+            elif is_hypercall:
+                # Not by Unicorn's own code, which would leave this function by a longjmp.
+                state.forget_exception()
+                state.q[cpu_state.RIP] -= _INT_BYTES
+                self._deliver(_GENERAL_PROTECTION, 8 * vector + 2)
             elif self.is_native:
                 self._do_interrupt(state.cpu_address)
             else:
@@ -227,9 +233,10 @@ class PcCpu:
         except BaseException as error:
             self._fail(error)
 
-    def _is_uninterrupted(self, address: int) -> bool:
-        start = self.hooks.get("uninterrupted_start")
-        return start <= address < start + self.hooks.get("uninterrupted_bytes")
+    def _is_host_s(self, address: int) -> bool:
+        start = self.hooks.get("hypercalls_start")
+        in_text = start <= address < start + self.hooks.get("hypercalls_bytes")
+        return in_text or address == self.hooks.get("user_stop")
 
     def _invalid(self, _uc: int, _data: int) -> bool:
         try:

@@ -129,6 +129,11 @@ class MachineThread:
         finally:
             self._give_back()
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has the machine."""
+        return self._owner == threading.get_ident()
+
     def run_sliced(self, slices: Generator[None, None, T]) -> T:
         """Run a generator on the machine's own thread, other work between its steps."""
         if self._owner == threading.get_ident():
@@ -286,6 +291,9 @@ class MachineThread:
     def _allow_background(self) -> None:
         """Nobody has work: with the lock held."""
 
+    def _on_watch(self) -> None:
+        """Now and then, on a thread of its own."""
+
     def _run_timer(self, work: Callable[[], None]) -> None:
         try:
             work()
@@ -294,6 +302,7 @@ class MachineThread:
 
     def _watch(self) -> None:
         while not self._off.wait(_WATCH_S):
+            self._on_watch()
             cpu = self._running
             if cpu is not None and time.monotonic() - self._slice_since > BUDGET_S:
                 self._timed_out = True

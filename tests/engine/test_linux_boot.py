@@ -13,7 +13,7 @@ from emulated_kernel.linux import guest
 from emulated_kernel.linux.elf_file import Segment
 from emulated_kernel.linux.memory import GUEST_BYTES
 
-ENTRY = 0x1000000
+ENTRY, TEXT = 0x1000000, 0xFFFFFFFF81000000
 HANG = b"\xfa\xeb\xfe"  # cli; jmp $
 # mov dx, 0x3f8; mov al, 'A'; out dx, al; mov al, 10; out dx, al; cli; jmp $
 SPEAK = b"\x66\xba\xf8\x03\xb0\x41\xee\xb0\x0a\xee" + HANG
@@ -21,9 +21,16 @@ SPEAK = b"\x66\xba\xf8\x03\xb0\x41\xee\xb0\x0a\xee" + HANG
 
 def vmlinux(code: bytes, *, memory_size: int = 4096) -> SimpleNamespace:
     """As much of a kernel as a boot asks for."""
-    segment = Segment(ENTRY, 0xFFFFFFFF81000000, 0, memoryview(code), memory_size, True, False)
+    segment = Segment(ENTRY, TEXT, 0, memoryview(code), memory_size, True, False)
     return SimpleNamespace(
-        name="vmlinuz-test", release="0.0", digest="0" * 64, entry=ENTRY, segments=(segment,)
+        name="vmlinuz-test",
+        release="0.0",
+        digest="0" * 64,
+        entry=ENTRY,
+        segments=(segment,),
+        symbol=lambda name: TEXT,
+        symbols=SimpleNamespace(get=lambda name: TEXT),
+        btf=SimpleNamespace(offset=lambda struct, path: 0, has=lambda struct, path: True),
     )
 
 
