@@ -456,6 +456,7 @@ class Agents:
             self._standing = None
         for work in process.work:
             work.fail(error)
+            self._machine.settle(lambda: None)
         process.work.clear()
 
     def _give_up(self, process: AgentProcess, work: Work[T], error: EmulatedKernelError) -> None:
