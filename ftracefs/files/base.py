@@ -25,6 +25,7 @@ from ftracefs.errors import TracefsError
 DEFAULT_POLLMASK = select.POLLIN | select.POLLOUT | select.POLLRDNORM | select.POLLWRNORM
 
 _ALL = 1 << 40  # bytes; more than any file has
+_making = threading.RLock()
 
 Deferred = Callable[[], bytes]
 DeferredSize = Callable[[], int]
@@ -210,8 +211,36 @@ class Directory:
     mode: int = 0o750
     makes_entries = False  # all alike, when they are looked up, and as many as there are functions
 
-    def __init__(self, entries: dict[str, Node] | None = None) -> None:
-        self._entries: dict[str, Node] = dict(entries or {})
+    def __init__(
+        self,
+        entries: dict[str, Node] | None = None,
+        make: Callable[[], dict[str, Node]] | None = None,
+    ) -> None:
+        """`make` gives what else there is, when somebody looks for the first time."""
+        self._given: dict[str, Node] = dict(entries or {})
+        self._make = make
+        self._adopt: Callable[[str, TracefsFile], None] | None = None
+
+    @property
+    def _entries(self) -> dict[str, Node]:
+        if self._make is not None:
+            with _making:
+                if self._make is not None:
+                    self._given.update(self._make())
+                    self._make = None
+                    if self._adopt is not None:
+                        self.adopt(self._adopt)
+        return self._given
+
+    def adopt(self, tell: Callable[[str, TracefsFile], None]) -> None:
+        """Have `tell` called for every file here and below, with its name, when it is there."""
+        self._adopt = tell
+        if self._make is None:
+            for name, node in self._given.items():
+                if isinstance(node, Directory):
+                    node.adopt(tell)
+                else:
+                    tell(name, node)
 
     def lookup(self, name: str) -> Node:
         """Return the entry, or raise ENOENT."""
@@ -232,14 +261,6 @@ class Directory:
         if name in self._entries:
             raise TracefsError(errno.EEXIST, name)
         self._entries[name] = node
-
-    def files(self) -> Iterator[tuple[str, TracefsFile]]:
-        """Every file here and below, with its name."""
-        for name, node in list(self._entries.items()):
-            if isinstance(node, Directory):
-                yield from node.files()
-            else:
-                yield name, node
 
     def mkdir(self, name: str) -> None:
         raise TracefsError(errno.EPERM, "only instances/ takes new directories")

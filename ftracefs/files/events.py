@@ -8,7 +8,8 @@ be told so, as clients do when they start.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import (
@@ -23,12 +24,12 @@ from ftracefs.files.base import (
 )
 from ftracefs.files.simple import SeqFile, ValueFile
 from ftracefs.ring_buffer.layout import PAGE_SIZE
-from ftracefs.trace.events.call import TraceEventCall
+from ftracefs.trace.events.call import EventCall
 from ftracefs.trace.events.event_file import TraceEventFile
 from ftracefs.trace.events.event_pids import EventPidType
 from ftracefs.trace.events.header import header_event, header_page
 from ftracefs.trace.events.trace_events import available_events as available_events_text
-from ftracefs.trace.events.trace_events import event_calls, system_enable_text
+from ftracefs.trace.events.trace_events import system_enable_text
 from ftracefs.trace.parsers import kstrtoul_from_user, strim
 from ftracefs.trace.trace_array import TraceArray
 
@@ -108,7 +109,7 @@ class HeaderFile(TracefsFile):
         return _HeaderOpen(self._text())
 
 
-def event_create_dir(tr: TraceArray, call: TraceEventCall) -> Directory:
+def event_create_dir(tr: TraceArray, call: EventCall) -> dict[str, Node]:
     """events/SYSTEM/EVENT."""
     entries: dict[str, Node] = {}
     file = tr.events.find_event_file(call.system, call.name)
@@ -118,25 +119,39 @@ def event_create_dir(tr: TraceArray, call: TraceEventCall) -> Directory:
     entries["format"] = _with_mode(SeqFile(call.format), TRACE_MODE_READ)
     if call.has_id:
         entries["id"] = _told(lambda: f"{call.id}\n")
-    return Directory(entries)
+    return entries
+
+
+def event_subsystem_dir(tr: TraceArray, system: str, calls: Iterable[EventCall]) -> dict[str, Node]:
+    """events/SYSTEM."""
+    entries: dict[str, Node] = {
+        call.name: Directory(make=partial(event_create_dir, tr, call)) for call in calls
+    }
+    if tr.events.of_system(system):
+        entries["enable"] = system_enable(tr, system)
+        entries["filter"] = event_filter(NO_SYSTEM_FILTER)
+    return dict(sorted(entries.items()))
+
+
+class EventsDirectory(Directory):
+    """events/ of a trace array; what is below it is made when somebody looks."""
 
 
 def events_directory(tr: TraceArray) -> Directory:
-    """events/ of a trace array."""
-    systems: dict[str, dict[str, Node]] = {}
-    for call in event_calls(tr.tracing):
-        systems.setdefault(call.system, {})[call.name] = event_create_dir(tr, call)
-    for system, entries in systems.items():
-        if tr.events.of_system(system):
-            entries["enable"] = system_enable(tr, system)
-            entries["filter"] = event_filter(NO_SYSTEM_FILTER)
+    """event_trace_add_tracer."""
+    systems: dict[str, list[EventCall]] = {}
+    for call in tr.tracing.event_calls:
+        systems.setdefault(call.system, []).append(call)
     top: dict[str, Node] = {
         "enable": system_enable(tr, None),
         "header_event": HeaderFile(header_event),
         "header_page": HeaderFile(header_page),
-        **{name: Directory(dict(sorted(entries.items()))) for name, entries in systems.items()},
+        **{
+            system: Directory(make=partial(event_subsystem_dir, tr, system, calls))
+            for system, calls in systems.items()
+        },
     }
-    return Directory(dict(sorted(top.items())))
+    return EventsDirectory(dict(sorted(top.items())))
 
 
 def set_event(tr: TraceArray) -> TracefsFile:

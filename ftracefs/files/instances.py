@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import Directory
+from ftracefs.files.base import Directory, TracefsFile
 from ftracefs.trace.trace_array import TraceArray
 from ftracefs.trace.tracing import Tracing
 
@@ -26,9 +26,12 @@ class Instances(Directory):
         """instance_mkdir. EEXIST; ENOMEM."""
         tr = self._tracing.trace_array_create(name)
         directory = self._create_dir(tr)
-        for file_name, file in directory.files():
+
+        def adopt(file_name: str, file: TracefsFile) -> None:
             if file_name not in NOT_COUNTED:
                 file.owner = tr
+
+        directory.adopt(adopt)
         self._trace_arrays[name] = tr
         self._entries[name] = directory
 

@@ -20,6 +20,7 @@ from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Directory, TracefsFile
 from ftracefs.files.disassembly import TextDirectory
 from ftracefs.files.emulator import CallFile
+from ftracefs.files.events import EventsDirectory
 from ftracefs.files.instances import Instances
 from ftracefs.files.linux_guest import ShellFile
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, free_snapshot
@@ -29,6 +30,8 @@ from ftracefs.trace.tracing import Tracing
 _NOT_COMPARED = re.compile(
     r"(.*/)?(trace|snapshot|buffer_size_kb|error_log)|trace_stat/.*|emulator/(call|sh)"
 )
+# No control files, none of its own, and those that set_event speaks for.
+_NOT_WALKED = (TextDirectory, Instances, EventsDirectory)
 _PASSES = 4  # a file may be refused until another one is back
 _FIRST = ("current_tracer", "emulator/sysctl/ftrace_enabled")
 _MODULES = "emulator/modules"
@@ -103,7 +106,6 @@ class FirstValues:
         lines = first.splitlines()
         if len(lines) == 1 and not first.startswith("#"):
             yield lines[0]
-            yield "0"  # filters of events
         now_lines = _read(file).splitlines()
         yield from (line for line in lines if line not in now_lines and not line.startswith("#"))
         yield from (
@@ -143,7 +145,7 @@ def _directories(root: Directory) -> Iterator[tuple[str, Directory]]:
     while waiting:
         prefix, directory = waiting.pop()
         yield prefix, directory
-        if isinstance(directory, (TextDirectory, Instances)):
+        if isinstance(directory, _NOT_WALKED):
             continue
         for name in directory:
             node = directory.lookup(name)
@@ -153,7 +155,7 @@ def _directories(root: Directory) -> Iterator[tuple[str, Directory]]:
 
 def _files(root: Directory) -> Iterator[tuple[str, TracefsFile]]:
     for prefix, directory in _directories(root):
-        if isinstance(directory, (TextDirectory, Instances)):
+        if isinstance(directory, _NOT_WALKED):
             continue
         for name in directory:
             node = directory.lookup(name)

@@ -7,8 +7,8 @@ to the buffers of its trace array; the flags there are the only ones there are.
 from __future__ import annotations
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import EmulatedMachine
-from ftracefs.trace.events.call import TraceEventCall
+from emulated_kernel.machine.memory import Memory
+from ftracefs.trace.events.call import EventCall
 
 EVENT_FILE_FL_ENABLED = CONSTANTS["EVENT_FILE_FL_ENABLED"]
 EVENT_FILE_FL_RECORDED_CMD = CONSTANTS["EVENT_FILE_FL_RECORDED_CMD"]
@@ -20,20 +20,15 @@ EVENT_FILE_FL_WAS_ENABLED = CONSTANTS["EVENT_FILE_FL_WAS_ENABLED"]
 
 
 class TraceEventFile:
-    """`array` is the address of the trace array's own structure in guest memory."""
+    """`address` is that of EVENT_FILE_SIZE zeroed bytes, `array` of the trace array's structure."""
 
-    def __init__(self, machine: EmulatedMachine, call: TraceEventCall, array: int) -> None:
+    def __init__(self, memory: Memory, call: EventCall, address: int, array: int) -> None:
         self.call = call
+        self.address = address
         self.sm_ref = 0  # how many want it to be there, recording or not
-        self._machine = machine
-        self._memory = machine.memory
-        self.address = machine.alloc(CONSTANTS["EVENT_FILE_SIZE"], 64)
-        self._memory.set_u32(self.address + CONSTANTS["EVENT_FILE_TYPE"], call.id)
-        self._memory.set_u64(self.address + CONSTANTS["EVENT_FILE_TR"], array)
-
-    def free(self) -> None:
-        """Give the memory back; no probe may know of it any more."""
-        self._machine.free(self.address)
+        self._memory = memory
+        memory.set_u32(address + CONSTANTS["EVENT_FILE_TYPE"], call.id)
+        memory.set_u64(address + CONSTANTS["EVENT_FILE_TR"], array)
 
     @property
     def flags(self) -> int:

@@ -12,9 +12,9 @@ import errno
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.trace_parser import TraceParser
-from ftracefs.trace.events.call import TraceEventCall
 from ftracefs.trace.events.event_file import (
     EVENT_FILE_FL_ENABLED,
     EVENT_FILE_FL_RECORDED_CMD,
@@ -24,7 +24,6 @@ from ftracefs.trace.events.event_file import (
     EVENT_FILE_FL_WAS_ENABLED,
     TraceEventFile,
 )
-from ftracefs.trace.events.table import EVENT_CALLS
 from ftracefs.trace.options import TraceIter
 
 if TYPE_CHECKING:
@@ -35,16 +34,10 @@ EVENT_BUF_SIZE = 127
 _SET_TO_CHAR = {0: "?", 1: "0", 2: "1", 3: "X"}
 
 
-def event_calls(tracing: Tracing) -> list[TraceEventCall]:
-    """Every event that the kernel can record (ftrace_events), and the tracers' own."""
-    exists = tracing.tracepoints.exists
-    return [call for call in EVENT_CALLS if not call.can_be_enabled or exists(call.name)]
-
-
 def available_events(tracing: Tracing) -> str:
     """The file of that name."""
     return "".join(
-        f"{call.system}:{call.name}\n" for call in event_calls(tracing) if call.can_be_enabled
+        f"{call.system}:{call.name}\n" for call in tracing.event_calls if call.can_be_enabled
     )
 
 
@@ -55,11 +48,18 @@ class TraceEvents:
         self._tr = tr
         self._tracing = tr.tracing
         self._machine = tr.tracing.machine
+        calls = [call for call in tr.tracing.event_calls if call.can_be_enabled]
+        size = CONSTANTS["EVENT_FILE_SIZE"]
+        # One stretch of memory for all: there may be well over a thousand.
+        self._memory = self._machine.alloc(size * max(len(calls), 1), 64)
         self.files = [
-            TraceEventFile(self._machine, call, tr.address)
-            for call in event_calls(tr.tracing)
-            if call.can_be_enabled
+            TraceEventFile(self._machine.memory, call, self._memory + index * size, tr.address)
+            for index, call in enumerate(calls)
         ]
+        self._by_name = {(file.call.system, file.call.name): file for file in self.files}
+        self._systems: dict[str, list[TraceEventFile]] = {}
+        for file in self.files:
+            self._systems.setdefault(file.call.system, []).append(file)
 
     def event_trace_del_tracer(self) -> None:
         """Disable everything and give the memory back: the trace array goes."""
@@ -68,20 +68,21 @@ class TraceEvents:
             if file.sm_ref:
                 file.sm_ref = 1
                 self.trace_event_enable_disable(file, False, soft_disable=True)
-            file.free()
+        self._machine.free(self._memory)
         self.files = []
+        self._by_name.clear()
+        self._systems.clear()
 
     def __iter__(self) -> Iterator[TraceEventFile]:
         return iter(self.files)
 
     def find_event_file(self, system: str, name: str) -> TraceEventFile | None:
         """The event of that name."""
-        wanted = system, name
-        return next((f for f in self.files if (f.call.system, f.call.name) == wanted), None)
+        return self._by_name.get((system, name))
 
     def of_system(self, system: str | None) -> list[TraceEventFile]:
         """The events of a system, or all of them."""
-        return [file for file in self.files if system is None or file.call.system == system]
+        return self.files if system is None else self._systems.get(system, [])
 
     # --- on and off ------------------------------------------------------------------------------
 
@@ -114,10 +115,7 @@ class TraceEvents:
             self._record_cmd(file, True)
         if self._tr.trace_flags & TraceIter.RECORD_TGID:
             self._record_tgid(file, True)
-        call = file.call
-        self._tracing.tracepoints.tracepoint_probe_register(
-            call.name, self._probe(call), file.address
-        )
+        file.call.reg(self._tracing, file.address, True)
         file.set_flag(EVENT_FILE_FL_ENABLED | EVENT_FILE_FL_WAS_ENABLED)
 
     def _disable(self, file: TraceEventFile, soft_disable: bool) -> None:
@@ -133,14 +131,8 @@ class TraceEvents:
             file.set_flag(EVENT_FILE_FL_ENABLED, False)
             self._record_cmd(file, False)
             self._record_tgid(file, False)
-            call = file.call
-            self._tracing.tracepoints.tracepoint_probe_unregister(
-                call.name, self._probe(call), file.address
-            )
+            file.call.reg(self._tracing, file.address, False)
         file.set_flag(EVENT_FILE_FL_SOFT_DISABLED, file.has(EVENT_FILE_FL_SOFT_MODE))
-
-    def _probe(self, call: TraceEventCall) -> int:
-        return self._tracing.label(f"trace_event_raw_event_{call.probe}")
 
     def _record_cmd(self, file: TraceEventFile, on: bool) -> None:
         """Want names, or no longer, because of this event."""
