@@ -63,12 +63,13 @@ def payload_of(call: TraceEventCall) -> st.SearchStrategy[bytes]:
 @given(data=st.data())
 def test_events(call: TraceEventCall, data: st.DataObject) -> None:
     payloads = data.draw(repeated(payload_of(call)))
-    fmt = compile_print_fmt(call.print_fmt)
     fields = {field.name: field for field in call.fields}
+    fmt = compile_print_fmt(call.print_fmt, fields)
     expected = []
     for payload in payloads:
         alone = entries_of([payload])
-        (body,) = fmt.render(*(column(alone, fields[name]) for name in fmt.fields))
+        values = (column(alone, fields[name], wanted) for name, wanted in fmt.columns)
+        (body,) = fmt.render(None, 1, *values)
         expected.append(call.name.encode() + b": " + body + b"\n")
     functions = event_functions(call)
     for _ in range(2):  # the second time everything is known

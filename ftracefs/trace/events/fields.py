@@ -28,7 +28,7 @@ _TYPES = {
     "resource_size_t": (8, False),
     "const char *": (8, False),
 }
-DATA_LOC = "__data_loc"
+DATA_LOC, REL_LOC = "__data_loc", "__rel_loc"
 _DATA_LOC_TYPE = f"{DATA_LOC} char[]"
 
 
@@ -73,7 +73,15 @@ class EventField:
 
     @property
     def is_dynamic(self) -> bool:
-        return self.type.startswith(DATA_LOC)
+        """Whether place and length are in the record, and the bytes somewhere behind it."""
+        return self.type.startswith((DATA_LOC, REL_LOC))
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of a number in an array."""
+        if self.is_dynamic:
+            return _TYPES.get(self.type.split()[-1].removesuffix("[]"), (1, False))[0]
+        return self.size // self.length if self.length else self.size
 
     @property
     def is_string(self) -> bool:

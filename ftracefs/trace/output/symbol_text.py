@@ -77,6 +77,10 @@ class SymbolText:
         """An address as %ps prints it."""
         return self._kallsyms.sprint_symbol_no_offset(ip)
 
+    def sprint_pS(self, ip: int) -> str:
+        """An address as %pS prints it."""
+        return self._kallsyms.sprint_symbol(ip)
+
     def calls(self, flags: TraceIter) -> _Calls:
         """Texts of calls between functions above 0xffffffff00000000, by `ip << 32 | parent_ip`."""
         self._check()
