@@ -74,14 +74,12 @@ _layout(
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
         "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
-        # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, and by what it
-        # is known; the kernel's words about its context, what TRACE_CTX was by them, and the
-        # function to be called when something of it is no longer so.
+        # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, by what it is
+        # known, and the function that looks for another one's mirror.
         "MIRRORED_TASK": 8,
         "MIRRORED_CANARY": 8,
-        "CONTEXT_WORDS": 8,
-        "CONTEXT_CTX": 8,
-        "CONTEXT_CHANGED": 8,
+        "SWITCH_MIRROR": 8,
+        "OPEN_RECORDS": 4,  # of such a kernel's events: reserved, and its probe still writes them
     },
 )
 _define(
@@ -118,8 +116,6 @@ _define(
     TRACE_FLAG_PREEMPT_RESCHED=0x20,
     TRACE_FLAG_BH_OFF=0x80,
 )
-
-_define(MIRROR_PROBES=7)  # for how many there is room (ftracefs/guest/task_mirror.S)
 
 # --- task_struct ----------------------------------------------------------------------------------
 
@@ -409,7 +405,8 @@ _layout(
     },
     size=2072,
 )
-_layout("EVENT_FILE_", {"FLAGS": 4, "TYPE": 4, "TR": 8}, size=64)
+# LINUX: a booted Linux's own struct trace_event_file, as much of it as its code looks at.
+_layout("EVENT_FILE_", {"FLAGS": 4, "TYPE": 4, "TR": 8, "LINUX": 128}, size=192)
 _define(
     EVENT_FILE_FL_ENABLED=0x1,
     EVENT_FILE_FL_RECORDED_CMD=0x2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from emulated_kernel.assembler import Symbol
@@ -26,7 +26,8 @@ class LinuxOffsets:
 
     Offsets in a CPU's area (`current`, `preempt_count`, `hardirq_stack_ptr`) and in struct
     task_struct; `tif_need_resched` is a bit number of thread_info's flags. Addresses of the tables
-    by which its stacks are unwound, and how these tell the types of frames.
+    by which its stacks are unwound, and how these tell the types of frames. Whether a tracepoint
+    counts as one level of disabled preemption, and members of struct trace_event_buffer.
     """
 
     current: int
@@ -50,6 +51,11 @@ class LinuxOffsets:
     orc_type_call: int
     orc_type_regs: int
     orc_type_regs_partial: int
+    preemption: int
+    fbuffer_buffer: int
+    fbuffer_file: int
+    fbuffer_entry: int
+    fbuffer_event: int
 
     def constants(self) -> Mapping[str, int]:
         """As guest code names them: LINUX_CURRENT, …"""
@@ -62,7 +68,8 @@ class KernelImage:
 
     `segments` maps a section to (virtual address, bytes); `mcount` is __mcount_loc, the addresses
     of the call sites, ascending; `labels` are the addresses of all global labels; `constants` what
-    the sources defined beside asm_offsets. `linux` is for a kernel that is a Linux.
+    the sources defined beside asm_offsets. `linux` is for a kernel that is a Linux, `address_of`
+    for one whose symbols are not among the labels.
     """
 
     name: str
@@ -73,6 +80,11 @@ class KernelImage:
     constants: Mapping[str, int]
     modules: list[Module] = field(default_factory=list)
     linux: LinuxOffsets | None = None
+    address_of: Callable[[str], int | None] | None = None
+
+    def find(self, name: str) -> int | None:
+        """The address of whatever has a name in the kernel, or None."""
+        return self.labels.get(name) if self.address_of is None else self.address_of(name)
 
     def label(self, name: str) -> int:
         """The address of a global label; KeyError when there is none."""

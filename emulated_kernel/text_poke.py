@@ -127,7 +127,7 @@ class TextPoke:
         self._machine = machine
         self._memory = machine.memory
         self._vector: Addresses | None = None
-        self._new: Code = np.zeros((0, CALL_INSN_SIZE), dtype=np.uint8)
+        self._effect: Code = np.zeros((0, CALL_INSN_SIZE), dtype=np.uint8)
         self._log: deque[_Writes] = deque()
         self._log_size = log_size
         self._logged = 0
@@ -168,19 +168,28 @@ class TextPoke:
         self._write("copy", site, same_code(code, 1))
         self._flush(site, len(code))
 
-    def text_poke_bp(self, address: int, new: bytes, old: bytes | None = None) -> None:
-        """Rewrite one live instruction."""
+    def text_poke_bp(
+        self, address: int, new: bytes, old: bytes | None = None, effect: bytes | None = None
+    ) -> None:
+        """Rewrite one live instruction; see text_poke_bp_batch."""
         site = np.array([address], dtype=np.uint64)
-        self.text_poke_bp_batch(site, same_code(new, 1), None if old is None else same_code(old, 1))
+        codes = (None if code is None else same_code(code, 1) for code in (old, effect))
+        self.text_poke_bp_batch(site, same_code(new, 1), *codes)
 
-    def text_poke_bp_batch(self, sites: Addresses, new: Code, old: Code | None = None) -> None:
-        """Rewrite live instructions, all of the same length; `old` is compared first if given."""
+    def text_poke_bp_batch(
+        self, sites: Addresses, new: Code, old: Code | None = None, effect: Code | None = None
+    ) -> None:
+        """Rewrite live instructions, all of the same length; `old` is compared first if given.
+
+        Who meets an INT3 meanwhile acts as `effect`, which is `new` if not told.
+        """
         if self._vector is not None:
             raise EmulatedKernelError("text is being patched already")
         if old is not None:
             self.verify(sites, old)
+        effect = new if effect is None else effect
         order = np.argsort(sites, kind="stable")
-        sites, new = sites[order], new[order]
+        sites, new, effect = sites[order], new[order], effect[order]
         if self.method is PokeMethod.STOP_MACHINE:
             if len(sites):
                 self._begin(len(sites))
@@ -189,13 +198,14 @@ class TextPoke:
             return
         step = TP_VEC_MAX if self.others_running() else max(len(sites), 1)
         for start in range(0, len(sites), step):
-            self._poke_vector(sites[start : start + step], new[start : start + step])
+            part = slice(start, start + step)
+            self._poke_vector(sites[part], new[part], effect[part])
 
-    def _poke_vector(self, sites: Addresses, new: Code) -> None:
+    def _poke_vector(self, sites: Addresses, new: Code, effect: Code) -> None:
         size = new.shape[1]
         one = np.uint64(1)
         self._begin(len(sites))
-        self._new, self._vector = new, sites
+        self._effect, self._vector = effect, sites
         try:
             self._write("int3", sites, same_code(bytes([INT3_INSN_OPCODE]), len(sites)))
             self._sync(sites, size)
@@ -251,7 +261,7 @@ class TextPoke:
         if row == len(self._vector) or int(self._vector[row]) != ip:
             return False
         self.int3_hits += 1
-        self._emulate(vcpu, ip, self._new[row].tobytes())
+        self._emulate(vcpu, ip, self._effect[row].tobytes())
         return True
 
     def _emulate(self, vcpu: Processor, ip: int, code: bytes) -> None:

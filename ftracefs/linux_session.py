@@ -17,6 +17,7 @@ from emulated_kernel.linux.find import find_linux
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.memory import PC, PERCPU
 from emulated_kernel.linux.pc import GuestDeadError
+from emulated_kernel.linux.trace_events import LinuxEvents
 from emulated_kernel.tasks import CallResult
 from ftracefs.bare_session import load_ftrace
 from ftracefs.errors import TracefsError
@@ -26,6 +27,8 @@ from ftracefs.files.table import build_tree
 from ftracefs.guest import Linux, load_guest
 from ftracefs.mount.mirrored import IsolatedCallers
 from ftracefs.mount.tracefs import Options
+from ftracefs.trace.events.linux import linux_events
+from ftracefs.trace.events.linux_values import LinuxValues
 from ftracefs.trace.tracing import FunctionCall, Tracing
 
 
@@ -55,6 +58,7 @@ class LinuxSession:
 
     def _start(self, options: Options) -> None:
         machine = self.machine
+        machine.call_in_process = self._call_in_process
         self.image = linux_image(self.vmlinux)
         offsets = self.image.linux
         assert offsets is not None
@@ -62,9 +66,16 @@ class LinuxSession:
         code = load_guest(self.image.labels, linux=Linux(PC, PERCPU, offsets))
         self.ftrace = load_ftrace(machine, self.image, code)
         self.ftrace.text_poke.between_phases = machine.let_guest_run
+        events = LinuxEvents(machine.memory, self.vmlinux)
+        values = LinuxValues(machine.memory, self.vmlinux)
         self.tracing = machine.run(
             lambda: Tracing(
-                machine, self.image, self.ftrace, code, call_function=self.call_function
+                machine,
+                self.image,
+                self.ftrace,
+                code,
+                call_function=self.call_function,
+                events=linux_events(self.ftrace, events, values),
             )
         )
         own = linux_guest.files(self.guest, self.tracing)
@@ -72,6 +83,16 @@ class LinuxSession:
         first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
         self.reset = lambda: machine.run(first_values.restore)
         self.callers = IsolatedCallers(machine)
+
+    def _call_in_process(self, address: int, *arguments: int) -> int:
+        """A function of the kernel that is to change something; nothing is left to be changed in a
+        guest that is dead."""
+        try:
+            return self.guest.call_in_process(address, *arguments)
+        except GuestDeadError:
+            return 0
+        except EmulatedKernelError as error:
+            raise TracefsError(errno.EIO, str(error)) from error
 
     def call_function(self, call: FunctionCall) -> CallResult:
         """Run a function as a process of the guest (the file emulator/call)."""

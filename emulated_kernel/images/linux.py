@@ -15,7 +15,7 @@ from emulated_kernel.kallsyms import SymbolTable
 from emulated_kernel.linux.btf import Btf
 from emulated_kernel.linux.offsets import GENERIC_TIF_SINCE, percpu, version
 from emulated_kernel.linux.symbols import KernelSymbols
-from emulated_kernel.linux.vmlinux import Vmlinux
+from emulated_kernel.linux.vmlinux import START_KERNEL_MAP, Vmlinux
 
 _FENTRY = "__fentry__"
 _TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC = 3, 4
@@ -34,14 +34,19 @@ def linux_image(vmlinux: Vmlinux) -> KernelImage:
         {_FENTRY: fentry},
         {},
         linux=linux_offsets(vmlinux),
+        address_of=vmlinux.symbols.get,
     )
 
 
 def symbol_table(symbols: KernelSymbols) -> SymbolTable:
-    """Linux keeps no sizes: a symbol reaches up to the next address that has one."""
+    """Linux keeps no sizes: a symbol reaches up to the next address that has one.
+
+    No address below the text is in any: those of per-CPU variables are offsets (is_ksym_addr).
+    """
     addresses = symbols.addresses
     following = np.searchsorted(addresses, addresses, "right")
     ends = addresses[np.minimum(following, len(addresses) - 1)]
+    ends = np.where(addresses < np.uint64(START_KERNEL_MAP), addresses, ends)
     kinds = symbols.kinds.decode("ascii", "replace")
     return SymbolTable(addresses, ends, symbols.names, kinds)
 
@@ -73,6 +78,11 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         orc_unwind_ip=vmlinux.symbol("__start_orc_unwind_ip"),
         orc_unwind=vmlinux.symbol("__start_orc_unwind"),
         **_orc_types(btf),
+        preemption=int("preempt_schedule" in vmlinux.symbols),
+        fbuffer_buffer=btf.offset("trace_event_buffer", "buffer"),
+        fbuffer_file=btf.offset("trace_event_buffer", "trace_file"),
+        fbuffer_entry=btf.offset("trace_event_buffer", "entry"),
+        fbuffer_event=btf.offset("trace_event_buffer", "event"),
     )
 
 

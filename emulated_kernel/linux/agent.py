@@ -437,7 +437,17 @@ class Agents:
                 machine.wait_for_guest(_LOOKS_S)
             else:
                 work.wait(_LOOKS_S)
+        if machine.is_mine:
+            self._rest(end)
         return work.result()
+
+    def _rest(self, end: float) -> None:
+        """In virtual time whoever goes on finds the guest at rest, if nobody else wants something
+        of it."""
+        machine = self._machine
+        with machine.driving():
+            while machine.is_coming_to_rest and time.monotonic() < end:
+                machine.run_guest()
 
     def _drive(self, work: Work[T] | None = None) -> None:
         """Let the guest run until work is done, for a while."""

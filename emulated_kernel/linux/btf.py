@@ -143,6 +143,18 @@ class Btf:
             values[self._string(name_at)] = value - 2 * sign if is_negative else value
         return values
 
+    def enumerator(self, name: str) -> int:
+        """The value of a name in some enum, which itself may have none."""
+        place = self._strings.find(b"\0" + name.encode() + b"\0") + 1
+        _, kinds = self._by_kind
+        for at in np.flatnonzero(self._words == place).tolist() if place else []:
+            type_id = int(np.searchsorted(self.starts, at, "right")) - 1
+            found = self._type(type_id)
+            behind = at - found.at - _FIXED_WORDS
+            if kinds[type_id] == _ENUM and behind >= 0 and behind % 2 == 0:
+                return int(self._words[at + 1])
+        raise ImageError(f"its BTF knows no {name}")
+
     # --- how it is found --------------------------------------------------------------------------
 
     def _string(self, offset: int) -> str:

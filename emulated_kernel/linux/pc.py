@@ -104,6 +104,15 @@ class PcProcessor(Processor):
     def __init__(self, cpu: PcCpu, memory: PcMemory) -> None:
         super().__init__(0, memory, PERCPU)
         self._cpu = cpu
+        self._current_at = self._pid = 0
+
+    def knows(self, current_at: int, pid: int) -> None:
+        """Where the kernel has the running task, and the offset of its pid there."""
+        self._current_at, self._pid = current_at, pid
+
+    @property
+    def current_pid(self) -> int:
+        return self.memory.u32(self.memory.u64(self._current_at) + self._pid)
 
     def get(self, *names: str) -> tuple[int, ...]:
         return self._cpu.get(*names)
@@ -360,6 +369,12 @@ class PcMachine(EmulatedMachine):
         due = self._background_due()
         return due is None or due > time.monotonic()
 
+    @property
+    def is_coming_to_rest(self) -> bool:
+        """Whether it is not where time stands still, and will be without anything more."""
+        is_wanted = self._wanted or self.failure is not None or not self._is_on
+        return self._virtual is not None and not self._is_at_rest and not is_wanted
+
     def wait_for_guest(self, timeout: float) -> None:
         """Sleep until it has something to do again."""
         due = self._background_due()
@@ -433,12 +448,15 @@ class PcMachine(EmulatedMachine):
         self._gs_base = self.memory.u64(vmlinux.symbol("__per_cpu_offset"))
         assert image.linux is not None
         self._preempt_count_at = self._gs_base + image.linux.preempt_count
+        self.cpus[0].knows(self._gs_base + image.linux.current, image.linux.pid)
         self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
         hooks.set("uninterrupted_bytes", HOST_TEXT - ENGINE_TEXT)
         self._has_engine = True
         self._stack = self.alloc(STACK_BYTES) + STACK_BYTES
+        records = self.memory.physical(PERCPU + CONSTANTS["OPEN_RECORDS"])
+        hooks.set("open_records", self.memory.host_address + records)
 
     def _sched_clock_start(self, vmlinux: Vmlinux) -> int:
         """What local_clock() would have been at 0 of the counter (arch/x86/kernel/tsc.c)."""

@@ -36,6 +36,9 @@ class KernelSymbols:
         names = self.names
         return dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
     def address(self, name: str) -> int:
         """The address of a symbol, the lowest if there are several. Raises KeyError."""
         return int(self.addresses[self._by_name[name]])

@@ -38,6 +38,11 @@ class Processor(ABC):
         """Address of the running task's task_struct, or of the engine's mirror of it."""
         return self.word("CURRENT_TASK")
 
+    @property
+    def current_pid(self) -> int:
+        """Who runs there now, whether it has been traced or not."""
+        return self.memory.u32(self.current + CONSTANTS["TASK_PID"])
+
     @abstractmethod
     def get(self, *names: str) -> tuple[int, ...]:
         """Registers of the stopped vCPU."""
@@ -61,6 +66,8 @@ class EmulatedMachine(MachineThread):
     def __init__(self) -> None:
         super().__init__()
         self.hypercalls: dict[int, Callable[[Processor], None]] = {}
+        # `call` in a process, where that makes a difference: then the function may sleep.
+        self.call_in_process: Callable[..., int] = self.call
 
     @property
     def nr_cpus(self) -> int:

@@ -25,6 +25,10 @@ hypercalls_bytes:
     .quad 0
 user_stop:                                  # behind the one in user mode that is
     .quad 0
+open_records:                               # where the guest counts records it has not finished, or 0
+    .quad 0
+patience:                                   # for how many blocks it is not stopped because of them
+    .quad 0
 int3_to_host:                               # not zero: text is being patched
     .quad 0
 told:                                       # the guest was stopped by native_block
@@ -57,7 +61,8 @@ tlb_protect_before:
 .text
 
 # (uc, address, size, data), in front of every block of code. Stops there if an interrupt is pending
-# that may be delivered, or if the host wants a turn.
+# that may be delivered, or if the host wants a turn; not in the engine's text, nor while a probe of the
+# guest's writes a record.
 FUNC_NOTRACE native_block
     cmp word ptr [rip + stop_flags], 0
     je .Lout
@@ -65,6 +70,17 @@ FUNC_NOTRACE native_block
     sub rax, [rip + uninterrupted_start]
     cmp rax, [rip + uninterrupted_bytes]
     jb .Lout
+    mov rax, [rip + open_records]
+    test rax, rax
+    je .Lclosed
+    cmp dword ptr [rax], 0
+    je .Lpatient
+    dec qword ptr [rip + patience]
+    jns .Lout
+    mov dword ptr [rax], 0                  # whoever should have finished it did not come to it
+.Lpatient:
+    mov qword ptr [rip + patience], PATIENCE
+.Lclosed:
     cmp byte ptr [rip + stop_flags + 1], 0
     jne native_stop
     mov rax, [rip + native_env]

@@ -27,6 +27,7 @@ from emulated_kernel.machine.cpu_state import CpuState, UnicornMismatch
 
 _SOURCE = Path(__file__).with_name("native_hooks.S")
 _DATA, _BYTES = 0x1000, 0x2000
+_PATIENCE = 1_000_000  # blocks: some milliseconds
 _FUNCTIONS = (
     *("x86_cpu_do_interrupt", "helper_read_eflags", "tb_invalidate_phys_page_range"),
     "tlb_reset_dirty",
@@ -69,6 +70,7 @@ def _constants(state: CpuState) -> dict[str, int]:
         "FLAT_CODE": cpu_state.FLAT_CODE,
         "FLAT_DATA": cpu_state.FLAT_DATA,
         "HYPERCALL": HYPERCALL_VECTOR,
+        "PATIENCE": _PATIENCE,
     }
 
 

@@ -63,7 +63,7 @@ class _PipeOpen(OpenFile):
         context = replace(self._tr.output_context(), lat_fmt=self._lat_fmt)
         room, is_rest = size, self._pipe.has_leftover
         while not self._pipe.is_empty():
-            text = self._pipe.read(room, context)
+            text = self._pipe.read(room, context, self._tr.tracing.event_functions)
             parts.append(text)
             room -= len(text)
             if text and (is_rest or room < PAGE_SIZE):

@@ -13,14 +13,16 @@ from typing import Protocol
 import numpy as np
 
 from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.kallsyms import Kallsyms, Symbol, SymbolTable
 from emulated_kernel.machine import EmulatedMachine, Processor
 from emulated_kernel.text_poke import TextPoke
 from emulated_kernel.tracepoint import Tracepoints
 from ftracefs.ftrace.hashes import Ips, hash_contains_ip
+from ftracefs.ftrace.linux_tracepoints import LinuxTracepoints
 from ftracefs.ftrace.ops import FTRACE_OPS_FL_PID, FtraceOps
 from ftracefs.ftrace.records import FtraceRecords
-from ftracefs.ftrace.task_mirror import MirroredTracepoints, TaskMirrors
+from ftracefs.ftrace.task_mirror import TaskMirrors
 from ftracefs.ftrace.trampoline_pages import TrampolinePages
 
 log = logging.getLogger(__name__)
@@ -62,9 +64,15 @@ class FtraceState:
         self.mirrors: TaskMirrors | None = None
         linux = machine.image.linux
         if linux is None:
-            self.tracepoints = Tracepoints(machine, machine.image, text_poke)
+            self.tracepoints: Tracepoints = Tracepoints(machine, machine.image, text_poke)
         else:
-            self.tracepoints = MirroredTracepoints(machine, text_poke, guest.labels)
+            self.tracepoints = LinuxTracepoints(
+                machine,
+                text_poke,
+                guest.labels,
+                machine.image.find,
+                self.call_kernel,
+            )
             self.mirrors = TaskMirrors(machine, guest.labels, linux)
         self.records = FtraceRecords()
         self.trampoline_pages = TrampolinePages(self.memory.layout.modules_vaddr)
@@ -97,6 +105,13 @@ class FtraceState:
 
         self.global_ops = FtraceOps(self.memory, stub, flags=FTRACE_OPS_FL_PID, name="global_ops")
         self.filtered_ops = [self.global_ops]  # those with filter files: of each trace array
+
+    def call_kernel(self, name: str, *arguments: int) -> int:
+        """Run a function of a booted Linux by its name, where it may sleep."""
+        address = self.machine.image.find(name)
+        if address is None:
+            raise EmulatedKernelError(f"this kernel has no {name}")
+        return self.machine.call_in_process(address, *arguments)
 
     # --- guest addresses -------------------------------------------------------------------------
 

@@ -1,8 +1,7 @@
 """The tasks of a Linux, which knows nothing of the engine, mirrored (guest/task_mirror.S).
 
 Guest code looks for the mirror of whoever makes a traced call, and takes one of those made ready
-here when it finds none. What the engine hangs into the tracepoint sched_switch is called then: it
-hears of the switches that lie between two traced calls, and of no others.
+here when it finds none.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ from collections.abc import Iterator, Mapping
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.machine import EmulatedMachine
-from emulated_kernel.text_poke import TextPoke
-from emulated_kernel.tracepoint import TRACEPOINT_DEFAULT_PRIO, Tracepoints
 
 _TABLE_ENTRIES, _ENTRY_BYTES = 1 << 16, 16  # more than there is room for tasks
 _READY = 64
 _LINK = CONSTANTS["TASK_ALL_NEXT"]
-_PROBE_BYTES = 16
 _COMM_BYTES = 16
 
 
@@ -37,7 +33,7 @@ class TaskMirrors:
         self._memory.set_u32(labels["task_mirrors_mask"], _TABLE_ENTRIES - 1)
         for vcpu in machine.cpus:
             vcpu.set_word("CURRENT_TASK", labels["spare_mirror"])
-            vcpu.set_word("CONTEXT_CHANGED", labels["linux_context_changed"])
+            vcpu.set_word("SWITCH_MIRROR", labels["linux_switch_mirror"])
         self._make_ready()
         machine.after_slice += [self._make_ready, self._rename]
 
@@ -72,31 +68,3 @@ class TaskMirrors:
             first = mirror
         self._memory.set_u64(head, first)
         self._memory.set_u32(count_at, _READY)
-
-
-class MirroredTracepoints(Tracepoints):
-    """Of a Linux's tracepoints only what its tasks' mirrors tell of."""
-
-    def __init__(
-        self, machine: EmulatedMachine, text_poke: TextPoke, labels: Mapping[str, int]
-    ) -> None:
-        super().__init__(machine, machine.image, text_poke)
-        self._probes_at = labels["mirror_probes"]
-        self._switch_probes: list[tuple[int, int]] = []
-
-    def set_probe(
-        self, name: str, func: int, data: int, on: bool, prio: int = TRACEPOINT_DEFAULT_PRIO
-    ) -> None:
-        """As in Tracepoints; `sched_switch` is what is to be had, without priorities."""
-        if name != "sched_switch":
-            return
-        probes = [probe for probe in self._switch_probes if probe != (func, data)]
-        if on:
-            probes.append((func, data))
-        if len(probes) > CONSTANTS["MIRROR_PROBES"]:
-            raise MemoryError("no room for another probe of sched_switch")
-        self._switch_probes = probes
-        words = [word for probe in probes for word in probe]
-        table = b"".join(word.to_bytes(8, "little") for word in words)
-        room = _PROBE_BYTES * (CONSTANTS["MIRROR_PROBES"] + 1)
-        self._memory.write(self._probes_at, table.ljust(room, b"\0"))

@@ -1,7 +1,7 @@
 """The engine's own machine code: assembled against a kernel, at the start of the module area.
 
 Code for a Linux that knows nothing of the engine differs in what it takes from the kernel: whose
-context a call is in is asked of Linux (context_linux, task_mirror.S), and the engine's per-CPU
+context a call is in is asked of Linux (context_linux.inc, task_mirror.S), and the engine's per-CPU
 words lie at fixed addresses, since gs is Linux's.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulated_kernel.asm_offsets import CONSTANTS
+from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.assembler import Assembly, load
 from emulated_kernel.image import LinuxOffsets
 from emulated_kernel.machine.memory import BUILTIN, Layout
@@ -22,7 +22,9 @@ _ENGINE_DATA = 0x700000  # of the area of the modules' data; theirs lies below
 _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
 _BUILTIN_ONLY = {"context.inc", "unwind_frame.S"}
-_LINUX_ONLY = {"context_linux.inc", "context_linux.S", "task_mirror.S", "unwind_orc.S"}
+_LINUX_ONLY = {
+    *("context_linux.inc", "linux_events.S", "linux_probes.S", "task_mirror.S", "unwind_orc.S"),
+}
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky
 # place in Unicorn's jump cache costs 30 ns a call and more.
 _HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S", "ftrace_pid.S")
@@ -55,7 +57,9 @@ def load_guest(
     else:
         left_out |= _BUILTIN_ONLY
         layout, gs_base = linux.layout, linux.percpu
-        constants = {**CONSTANTS, **linux.offsets.constants()}
+        heap, heap_bytes = layout.heap
+        room = {"HOST_HEAP": PAGE_OFFSET + heap, "HOST_HEAP_BYTES": heap_bytes}
+        constants = {**CONSTANTS, **linux.offsets.constants(), **room}
     includes = [p for p in sorted(_HERE.glob("*.inc")) if p.name not in left_out]
     sources = [p for p in sorted(_HERE.glob("*.S")) if p.name not in {*left_out, *_HOT}]
     bases = {".text": layout.modules_vaddr, ".data": layout.modules_data + _ENGINE_DATA}

@@ -5,7 +5,6 @@
 #     task_mirrors      a table of {Linux's task_struct, mirror}, open addressing, never emptied
 #     free_mirrors      mirrors the host has made ready, linked by TASK_ALL_NEXT
 #     all_mirrors       those that are in use, linked by TASK_ALL_NEXT
-#     mirror_probes     what is to be told of a switch: {function, word}, 0 at the end
 #
 # What was a task's struct becomes another's. A task is known by its stack_canary, which it is born
 # with and keeps through everything; TASK_PRIVATE of a mirror holds it.
@@ -92,25 +91,7 @@ FUNC_NOTRACE linux_switch_mirror
     mov rcx, [r10 + LINUX_COMM + 8]
     mov [r11 + TASK_COMM + 8], rcx
 .Lnamed:
-    push rbx
-    push r12
-    mov r12, rdx
-    lea rbx, [rip + mirror_probes]
-.Lnext_probe:
-    cmp qword ptr [rbx], 0
-    je .Lprobed
-    mov rdi, [rbx + 8]
-    xor esi, esi
-    mov rdx, gs:[CURRENT_TASK]
-    mov rcx, r12
-    xor r8d, r8d
-    call qword ptr [rbx]
-    add rbx, 16
-    jmp .Lnext_probe
-.Lprobed:
-    mov gs:[CURRENT_TASK], r12
-    pop r12
-    pop rbx
+    mov gs:[CURRENT_TASK], rdx
     pop rax
     mov gs:[MIRRORED_TASK], rax
     mov rdi, [rax + LINUX_STACK_CANARY]
@@ -141,9 +122,6 @@ ENDOBJECT free_mirrors
 OBJECT all_mirrors
     .quad 0
 ENDOBJECT all_mirrors
-OBJECT mirror_probes
-    .zero 16 * MIRROR_PROBES + 16
-ENDOBJECT mirror_probes
 .balign 64
 OBJECT spare_mirror
     .zero TASK_RET_TOP

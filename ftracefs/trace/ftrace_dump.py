@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.machine import Processor
 from ftracefs.ring_buffer.entries import Entries, merge
 from ftracefs.trace.options import TraceIter
+from ftracefs.trace.output.event_output import TraceEventFunctions
 from ftracefs.trace.output.graph import GraphPrinter
 from ftracefs.trace.output.lines import LinePrinter
 from ftracefs.trace.output.output_context import OutputContext
@@ -70,16 +72,18 @@ def ftrace_dump(tracing: Tracing, cpu: int | None = None) -> None:
         return
     tracing.printk(_RULE)
     context = replace(tr.output_context(), annotate=False)
-    for line in _lines(context, entries):
+    for line in _lines(context, entries, tracing.event_functions):
         tracing.printk(line[:TRACE_MAX_PRINT])
     tracing.printk(_RULE)
 
 
-def _lines(context: OutputContext, entries: Entries) -> list[bytes]:
+def _lines(
+    context: OutputContext, entries: Entries, events: Mapping[int, TraceEventFunctions]
+) -> list[bytes]:
     """The text of each record: in the latency format but for what the graph tracer prints."""
     latency = replace(context, flags=context.flags | TraceIter.LATENCY_FMT)
-    lines = LinePrinter(latency, index=None, relative=False)
+    lines = LinePrinter(latency, events, index=None, relative=False)
     if context.graph is None:
         return lines.lines(entries)
-    printer = GraphPrinter(context, others=lines)
+    printer = GraphPrinter(context, events, others=lines)
     return printer.lines(printer.plan(entries, 0, len(entries)))

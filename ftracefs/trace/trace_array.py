@@ -525,7 +525,9 @@ class TraceArray:
                 header = replace(header, entries=len(entries), written=len(entries))
         text = self.current_trace.print_header(self, header)
         context = self.output_context(array_buffer)
-        return TraceText(text, pages if entries is None else entries, context)
+        return TraceText(
+            text, pages if entries is None else entries, context, self.tracing.event_functions
+        )
 
     def snapshot_text(self, cpu: int | None) -> TraceText:
         """The file `snapshot` of one CPU, or of all, as of now.
@@ -544,7 +546,8 @@ class TraceArray:
         else:
             text = tracer.print_header(self, header)
         context = replace(self.output_context(array_buffer), lat_fmt=False)
-        return TraceText(text, array_buffer.buffer.snapshot(cpu), context)
+        pages = array_buffer.buffer.snapshot(cpu)
+        return TraceText(text, pages, context, self.tracing.event_functions)
 
     # --- errors ----------------------------------------------------------------------------------
 

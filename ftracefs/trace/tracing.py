@@ -19,6 +19,7 @@ from ftracefs.ftrace.state import GuestCode
 from ftracefs.trace.array_buffer import EMPTY_BUFFER_SIZE, Snapshots
 from ftracefs.trace.clocks import TRACE_CLOCKS, Clocks
 from ftracefs.trace.events.event_commands import EventCommands
+from ftracefs.trace.events.table import Events, own_events
 from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS
@@ -50,7 +51,8 @@ class Tracing:
     `guest` is the engine's code as assembled; `modules` are the kernel's, which ftrace watches, and
     if not given none is loaded. `acting_cpu` tells on which CPU the caller of the
     file operation at hand runs. `call_function` runs a function as its caller's task; it is called
-    on a thread of the caller's own, where it may wait for the machine.
+    on a thread of the caller's own, where it may wait for the machine. `events` are those
+    of a kernel that has others than ours.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Tracing:
         modules: Modules | None = None,
         acting_cpu: Callable[[], int] = lambda: 0,
         call_function: Callable[[FunctionCall], CallResult] | None = None,
+        events: Events | None = None,
     ) -> None:
         self.machine = machine
         self.image = image
@@ -77,6 +80,8 @@ class Tracing:
         self.ring_buffer_expanded = False
         self.clocks = Clocks(machine)
         self.tracepoints = ftrace.tracepoints
+        events = events or own_events(self.tracepoints.exists)
+        self.event_calls, self.event_functions = events.calls, events.functions
         self.symbols = SymbolText(ftrace.kallsyms)
         self.saved_cmdlines = SavedCmdlines()
         self.stack_tracer = StackTracer(ftrace, self.label)

@@ -17,6 +17,8 @@ from emulated_kernel.text_poke import NOP5
 from ftracefs.files.table import build_tree
 from ftracefs.ftrace import Ftrace
 from ftracefs.guest import Linux, load_guest
+from ftracefs.trace.events.ftrace_entries import FTRACE_EVENTS
+from ftracefs.trace.events.table import EVENTS, Events
 from ftracefs.trace.tracing import Tracing
 from support.ftrace_kernel import kernel_image
 from support.tracefs import Tree
@@ -44,20 +46,34 @@ OFFSETS = LinuxOffsets(
     orc_type_call=0,
     orc_type_regs=1,
     orc_type_regs_partial=2,
+    preemption=1,
+    fbuffer_buffer=0,
+    fbuffer_file=16,
+    fbuffer_entry=24,
+    fbuffer_event=8,
 )
 _TASK_BYTES, _AREA_BYTES = 0x800, 0x20000
 PREEMPT_ENABLED = 0x80000000  # what the count is when nothing is disabled
+_REGISTER, _UNREGISTER = 1, 2
+# What its symbols are said to be at; nothing is there, calls of the functions are seen to here.
+_SYMBOLS = {
+    "tracepoint_probe_register_prio": _REGISTER,
+    "tracepoint_probe_unregister": _UNREGISTER,
+    "__tracepoint_sched_switch": 3,
+}
 
 
 class FakeLinux:
     """A Linux's words. `tree` is what tracefs shows over it."""
 
-    def __init__(self, machine: Machine, tree: Tree) -> None:
+    def __init__(self, machine: Machine, tree: Tree, probes: list[tuple[int, int]]) -> None:
         self.machine = machine
+        self.probes = probes
         self.memory = machine.memory
         self.tree = tree
         self._area = machine.alloc(_AREA_BYTES)
         self._canaries = iter(range(0x1234500, 0x1FFFF00, 0x100))
+        self._current = 0
         machine.run(lambda: machine.cpus[0].cpu.set_gs_base(self._area))
         self.preempt_count(PREEMPT_ENABLED)
 
@@ -75,6 +91,11 @@ class FakeLinux:
         self.memory.write(task + OFFSETS.comm, comm.encode().ljust(16, b"\0"))
 
     def switch_to(self, task: int) -> None:
+        """As the scheduler does it: the probes of sched_switch first."""
+        if self._current:
+            for probe, word in list(self.probes):
+                self.machine.call(probe, word, 0, self._current, task, 0)
+        self._current = task
         self.memory.set_u64(self._area + OFFSETS.current, task)
 
     def preempt_count(self, count: int) -> None:
@@ -83,9 +104,22 @@ class FakeLinux:
 
 @contextmanager
 def fake_linux(*, poison: bool = False) -> Iterator[FakeLinux]:
-    image = replace(kernel_image(), linux=OFFSETS)
+    image = kernel_image()
+    labels = image.labels
+    image = replace(image, linux=OFFSETS, address_of={**labels, **_SYMBOLS}.get)
     guest = load_guest(image.labels, poison=poison, linux=Linux(BUILTIN, PERCPU, OFFSETS))
     machine = Machine(image, nr_cpus=1, clock="virtual")
+    probes: list[tuple[int, int]] = []
+
+    def call_in_process(function: int, _tracepoint: int, probe: int, word: int, *_: int) -> int:
+        if function == _REGISTER:
+            probes.append((probe, word))
+        else:
+            assert function == _UNREGISTER
+            probes.remove((probe, word))
+        return 0
+
+    machine.call_in_process = call_in_process
     try:
         vcpu = machine.cpus[0]
         machine.memory.write(PERCPU, machine.memory.read(vcpu.percpu, CONSTANTS["PERCPU_BYTES"]))
@@ -95,9 +129,10 @@ def fake_linux(*, poison: bool = False) -> Iterator[FakeLinux]:
             for site in image.mcount:  # its own ftrace_init has been there
                 machine.memory.write(site, NOP5)
             machine.load_segments(dict(guest.segments))
-            return Tracing(machine, image, Ftrace(machine, image, guest), guest)
+            ftrace = Ftrace(machine, image, guest)
+            return Tracing(machine, image, ftrace, guest, events=Events(FTRACE_EVENTS, EVENTS))
 
         tracing = machine.run(build)
-        yield FakeLinux(machine, Tree(tracing, build_tree(tracing)))
+        yield FakeLinux(machine, Tree(tracing, build_tree(tracing)), probes)
     finally:
         machine.close()

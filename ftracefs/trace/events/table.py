@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from ftracefs.trace.events.call import TraceEventCall
+from ftracefs.trace.events.call import EventCall, TraceEventCall
 from ftracefs.trace.events.ftrace_entries import FTRACE_EVENTS
 from ftracefs.trace.events.irq import IRQ_EVENTS
 from ftracefs.trace.events.output import event_functions
@@ -20,6 +21,20 @@ EVENT_CALLS: tuple[TraceEventCall, ...] = (
     *SCHED_EVENTS,
     *POWER_EVENTS,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events of a kernel, and the printers of all records by type."""
+
+    calls: Sequence[EventCall]
+    functions: Mapping[int, TraceEventFunctions]
+
+
+def own_events(exists: Callable[[str], bool]) -> Events:
+    """Those of ours whose tracepoint is there."""
+    return Events([c for c in EVENT_CALLS if not c.can_be_enabled or exists(c.name)], EVENTS)
+
 
 EVENTS: Mapping[int, TraceEventFunctions] = {
     **TRACE_ENTRIES,

@@ -1,0 +1,88 @@
+"""The tracepoints of a booted Linux: its own functions put our probes into them.
+
+What they call is guest code of ours, which takes tasks as the engine describes them: in front of
+each probe stands one that translates (guest/linux_probes.S).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping
+
+from emulated_kernel.machine import EmulatedMachine
+from emulated_kernel.text_poke import TextPoke
+from emulated_kernel.tracepoint import (
+    TRACEPOINT_DEFAULT_PRIO,
+    TracepointError,
+    TracepointFunc,
+    Tracepoints,
+)
+
+_U32, _SIGN = 0xFFFFFFFF, 1 << 31
+# By the tasks among a tracepoint's arguments.
+_TRANSLATORS = {"sched_switch": "linux_probe_switch", "sched_process_fork": "linux_probe_fork"}
+_ONE_TASK = "linux_probe_task"
+
+KernelFunction = Callable[..., int]
+
+
+def kernel_errno(answer: int) -> int:
+    """The errno that a kernel function's int answers, 0 if it is none."""
+    value = answer & _U32
+    return (1 << 32) - value if value & _SIGN else 0
+
+
+class LinuxTracepoints(Tracepoints):
+    """`call(name, …)` runs a function of the kernel, `address` knows its symbols."""
+
+    def __init__(
+        self,
+        machine: EmulatedMachine,
+        text_poke: TextPoke,
+        labels: Mapping[str, int],
+        address: Callable[[str], int | None],
+        call: KernelFunction,
+    ) -> None:
+        super().__init__(machine, machine.image, text_poke)
+        self._engine = labels
+        self._address = address
+        self._call = call
+        self._words: dict[tuple[str, int, int], int] = {}
+
+    def exists(self, name: str) -> bool:
+        return self._address(f"__tracepoint_{name}") is not None
+
+    def tracepoint_probe_register(
+        self, name: str, func: int, data: int, prio: int = TRACEPOINT_DEFAULT_PRIO
+    ) -> None:
+        """As in Tracepoints, for tracepoints whose arguments are tasks."""
+        key = name, func, data
+        if key in self._words:
+            raise TracepointError(errno.EEXIST, f"{name} has this probe")
+        word = self._machine.alloc(16, 16)
+        self._memory.set_u64(word, func)
+        self._memory.set_u64(word + 8, data)
+        try:
+            self._run("tracepoint_probe_register_prio", name, word, prio & _U32)
+        except BaseException:
+            self._machine.free(word)
+            raise
+        self._words[key] = word
+        self._funcs[name] = (*self.probes(name), TracepointFunc(func, data, prio))
+
+    def tracepoint_probe_unregister(self, name: str, func: int, data: int) -> None:
+        word = self._words.pop((name, func, data), None)
+        if word is None:
+            raise TracepointError(errno.ENOENT, f"{name} has no such probe")
+        self._run("tracepoint_probe_unregister", name, word)
+        self._machine.free(word)
+        probe = TracepointFunc(func, data)
+        self._funcs[name] = tuple(each for each in self.probes(name) if not each.is_same(probe))
+
+    def _run(self, function: str, name: str, word: int, *more: int) -> None:
+        tracepoint = self._address(f"__tracepoint_{name}")
+        if tracepoint is None:
+            raise TracepointError(errno.ENOENT, f"no tracepoint {name}")
+        translator = self._engine[_TRANSLATORS.get(name, _ONE_TASK)]
+        if error := kernel_errno(self._call(function, tracepoint, translator, word, *more)):
+            raise TracepointError(error, f"{function} of {name}")
