@@ -19,16 +19,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 from emulated_kernel.errors import EmulatedKernelError
-from emulated_kernel.machine import Machine
 from emulated_kernel.procfs import (
     UNKNOWN_START,
     HostProcess,
     read_other_process,
     read_tgid,
 )
-from emulated_kernel.tasks import Task, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +132,7 @@ def _gone_child(pid: int, parent: HostProcess) -> HostProcess:
     return replace(parent, pid=pid, ppid=parent.pid, start_time=UNKNOWN_START, child_faults=0)
 
 
-def _pidfd_open(task: Task) -> int | None:
+def _pidfd_open(task: Mirrored) -> int | None:
     """What tells of a task's end; of its process's where the kernel cannot tell of a thread's."""
     tgid = read_tgid(task.process)
     for pid, flags in ((task.pid, 0), (task.pid, _PIDFD_THREAD), (tgid, 0)):
@@ -156,13 +155,45 @@ def concerning(events: list[ProcEvent], is_known: Callable[[int], bool]) -> list
     return found
 
 
+class Mirrored(Protocol):
+    """What stands for a process of the host."""
+
+    @property
+    def process(self) -> HostProcess: ...
+
+    @property
+    def pid(self) -> int: ...
+
+
+M = TypeVar("M", bound=Mirrored)
+T = TypeVar("T")
+
+
+class Tasks(Protocol[M]):
+    """All that stand for processes, and what may happen to them."""
+
+    on_new_task: Callable[[M], None]
+
+    def find(self, pid: int) -> M | None: ...
+
+    def task_of(self, process: HostProcess) -> M: ...
+
+    def exit(self, task: M) -> None: ...
+
+
+class Runner(Protocol):
+    """On what things happen to tasks: a machine's thread."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+
 class HostEvents:
     """A thread that keeps the guest's tasks in step with the host's processes.
 
     `dropped` counts events of the connector that came faster than they are acted on.
     """
 
-    def __init__(self, machine: Machine, tasks: Tasks, *, all_processes: bool = True) -> None:
+    def __init__(self, machine: Runner, tasks: Tasks[Any], *, all_processes: bool = True) -> None:
         self._machine = machine
         self._tasks = tasks
         self._connector = open_connector() if all_processes else None
@@ -171,7 +202,7 @@ class HostEvents:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         if self._connector is not None:
             self._selector.register(self._connector, selectors.EVENT_READ)
-        self._new: list[Task] = []
+        self._new: list[Mirrored] = []
         self._closing = False
         self._allowance = float(EVENTS_PER_SECOND)
         self._allowance_at = time.monotonic()
@@ -186,7 +217,7 @@ class HostEvents:
         self._poke()
         self._thread.join()
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Task):
+            if key.data is not None:
                 os.close(key.fd)
         self._selector.close()
         if self._connector is not None:
@@ -200,8 +231,8 @@ class HostEvents:
         except BlockingIOError:
             pass  # it is awake already
 
-    def _watch(self, task: Task) -> None:
-        """Called on the machine thread for each new task."""
+    def _watch(self, task: Mirrored) -> None:
+        """Called for each new task."""
         self._new.append(task)
         self._poke()
 
@@ -219,7 +250,7 @@ class HostEvents:
             os.read(self._wake_read, 4096)
             while self._new:
                 self._watch_end(self._new.pop())
-        elif isinstance(key.data, Task):
+        elif key.data is not None:
             self._selector.unregister(key.fd)
             os.close(key.fd)
             task = key.data
@@ -227,7 +258,7 @@ class HostEvents:
         elif self._connector is not None:
             self._drain(self._connector)
 
-    def _watch_end(self, task: Task) -> None:
+    def _watch_end(self, task: Mirrored) -> None:
         pidfd = _pidfd_open(task)
         if pidfd is None:  # it has ended already
             self._machine.run(lambda: self._tasks.exit(task))

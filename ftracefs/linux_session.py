@@ -1,7 +1,7 @@
 """A session over a distribution's kernel, booted in the daemon.
 
 The guest runs all the time; the host's work is done between two blocks of its code. Who touches the
-mount does not live in the guest: its processes are those that `emulator/sh` starts there.
+mount lives in the guest as well, beside the processes that `emulator/sh` starts there.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import errno
 import sys
 
 from emulated_kernel.errors import EmulatedKernelError, ImageError
+from emulated_kernel.host_events import HostEvents
 from emulated_kernel.images import HOST_KERNEL
 from emulated_kernel.images.linux import linux_image
 from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.find import find_linux
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.memory import PC, PERCPU
+from emulated_kernel.linux.mirrors import Mirrors
 from emulated_kernel.linux.pc import GuestDeadError
 from emulated_kernel.linux.trace_events import LinuxEvents
 from emulated_kernel.tasks import CallResult
@@ -25,6 +27,8 @@ from ftracefs.files import linux_guest
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.guest import Linux, load_guest
+from ftracefs.mount.callers import Callers
+from ftracefs.mount.linux_callers import LinuxCallers
 from ftracefs.mount.mirrored import IsolatedCallers
 from ftracefs.mount.tracefs import Options
 from ftracefs.trace.events.linux import linux_events
@@ -65,7 +69,7 @@ class LinuxSession:
         machine.run(lambda: machine.take_kernel(self.image, self.vmlinux))
         code = load_guest(self.image.labels, linux=Linux(PC, PERCPU, offsets))
         self.ftrace = load_ftrace(machine, self.image, code)
-        self.ftrace.text_poke.between_phases = machine.let_guest_run
+        self.ftrace.text_poke.between_phases = self.guest.agents.let_guest_run
         events = LinuxEvents(machine.memory, self.vmlinux)
         values = LinuxValues(machine.memory, self.vmlinux)
         self.tracing = machine.run(
@@ -82,7 +86,16 @@ class LinuxSession:
         self.root = build_tree(self.tracing, pure=options.pure, emulator=own)
         first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
         self.reset = lambda: machine.run(first_values.restore)
-        self.callers = IsolatedCallers(machine)
+        self.callers: Callers = IsolatedCallers(machine)
+        self._host_events: HostEvents | None = None
+        if not options.isolated and options.clock != "virtual":
+            self._let_callers_in()
+
+    def _let_callers_in(self) -> None:
+        agents = self.guest.agents
+        mirrors = Mirrors(self.machine, agents)
+        self.callers = LinuxCallers(self.machine, agents, mirrors)
+        self._host_events = HostEvents(mirrors, mirrors)
 
     def _call_in_process(self, address: int, *arguments: int) -> int:
         """A function of the kernel that is to change something; nothing is left to be changed in a
@@ -110,6 +123,8 @@ class LinuxSession:
 
     def close(self) -> None:
         """Switch the guest off."""
+        if self._host_events is not None:
+            self._host_events.close()
         self.guest.close()
 
 

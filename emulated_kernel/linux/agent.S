@@ -53,6 +53,9 @@ ENDFUNC agent
 .balign 16
 agent_words:
     .zero 8 * AGENT_WORDS
+    .zero 16
+agent_buffer:                               # for what a system call writes
+    .zero 1024
 ignore:                                     # struct kernel_sigaction with SIG_IGN
     .quad 1
     .quad 0
@@ -64,3 +67,5 @@ most_pids:
     .asciz "4194304"
 agent_device:
     .asciz "/dev/ftracefs"
+agent_directory:
+    .asciz "/dev/ftracefs-instances"

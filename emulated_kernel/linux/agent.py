@@ -17,18 +17,32 @@ thread, most of it in a hook of the processor.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR
 from emulated_kernel.assembler import load
 from emulated_kernel.assembly import Assembly
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.linux.agent_work import (
+    DEVICE_FLUSH,
+    DEVICE_OPEN,
+    DEVICE_POLL,
+    DEVICE_READ,
+    DEVICE_RELEASE,
+    DEVICE_WRITE,
+    SLEEP,
+    Call,
+    Poke,
+    Program,
+    Step,
+    SystemCall,
+    Work,
+)
 from emulated_kernel.linux.initramfs import init_code
 from emulated_kernel.linux.memory import HOST_TEXT
 from emulated_kernel.linux.offsets import AgentOffsets, agent_offsets
@@ -42,6 +56,7 @@ CALL_TIMEOUT_S = 5.0
 _STANDS_S = 0.004
 _DRIVES_S = 0.02  # at a time, before others may have the machine
 _LOOKS_S = 0.05  # how often it is looked whether a process still lives
+_COMES_BACK_IN = 100  # times half a millisecond
 _GIVES_UP_AFTER = 100  # attempts, with the guest running on between them
 _IN_INTERRUPT = 0xF0100  # HARDIRQ_MASK, SOFTIRQ_OFFSET (include/linux/preempt.h)
 _HERE = Path(__file__).parent
@@ -59,76 +74,17 @@ _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
 _SYMBOLS = ("schedule", "wake_up_process")
-
-
-@dataclass(frozen=True, slots=True)
-class SystemCall:
-    """A system call, by its number. Its result is what it returns."""
-
-    number: int
-    arguments: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Calls of a kernel function, in process context. The result is the last one's rax."""
-
-    address: int
-    arguments: tuple[int, ...] = ()
-    count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Poke:
-    """Words for the process's own memory, at `Agents.words`. Its result means nothing."""
-
-    words: tuple[int, ...]
-
-
-Step = SystemCall | Call | Poke
-Program = Generator[Step, int, T]
-
-
-class Work(Generic[T]):
-    """A program for a process, and what came of it."""
-
-    def __init__(self, program: Program[T]) -> None:
-        self._program = program
-        self.has_begun = False
-        self._done = threading.Event()
-        self._result: T | None = None
-        self._error: BaseException | None = None
-
-    def step(self, result: int | None) -> Step | None:
-        """The next one, given what the last one's result was; None at the end."""
-        self.has_begun = True
-        try:
-            return next(self._program) if result is None else self._program.send(result)
-        except StopIteration as stop:
-            self._result = stop.value
-        except BaseException as error:
-            self._error = error
-        self._done.set()
-        return None
-
-    def fail(self, error: BaseException) -> None:
-        """It will not come to its end."""
-        if not self.is_done:
-            self._error = error
-            self._done.set()
-
-    @property
-    def is_done(self) -> bool:
-        return self._done.is_set()
-
-    def wait(self, timeout: float) -> bool:
-        return self._done.wait(timeout)
-
-    def result(self) -> T:
-        assert self.is_done
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
+_FILE_OPS = {
+    "open": DEVICE_OPEN,
+    "read": DEVICE_READ,
+    "write": DEVICE_WRITE,
+    "poll": DEVICE_POLL,
+    "flush": DEVICE_FLUSH,
+    "release": DEVICE_RELEASE,
+}
+_DONE, _SLEEPS, _OTHERS_FIRST = range(3)
+_MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
+_EINTR, _EIO = 4, 5
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +104,7 @@ class AgentProcess:
 def host_code(vmlinux: Vmlinux) -> Assembly:
     """The host's own code in the guest's kernel."""
     constants = {"HYPERCALL": HYPERCALL_VECTOR}
+    constants.update({f"DEVICE_{name.upper()}": number for name, number in _FILE_OPS.items()})
     for name, value in asdict(agent_offsets(vmlinux)).items():
         constants[f"LINUX_{name.upper()}"] = value
     externs = {name: vmlinux.symbol(name) for name in _SYMBOLS}
@@ -172,6 +129,9 @@ class Agents:
         self._standing: AgentProcess | None = None
         self._standing_until = 0.0
         self._to_wake: deque[AgentProcess] = deque()
+        self._due: AgentProcess | None = None  # stands where the device is to do something
+        self._acting: AgentProcess | None = None  # for whom the device does something
+        self._wants_acting = False
         self.is_ready = False
         self.failure: str | None = None
         machine.enter_host_code(self._code, self._user["agent_stopped"])
@@ -183,15 +143,33 @@ class Agents:
                 labels["agent_rests"]: self._rests,
                 labels["agent_rested"]: self._rested,
                 labels["device_wakes"]: self._wakes,
+                labels["device_asks"]: self._asks,
+                labels["device_sleeps"]: self._sleeps,
             }
         )
+        self._write_operations()
         machine.before_guest = self._before_guest
         machine.stands_until = self._stands_until
+
+    def _write_operations(self) -> None:
+        table, labels = self._code.labels["device_operations"], self._code.labels
+        for name in _FILE_OPS:
+            at = table + self._vmlinux.btf.offset("file_operations", name)
+            self._memory.set_u64(at, labels[f"device_{name}"])
 
     @property
     def words(self) -> int:
         """Where Poke puts its words, in each process."""
         return self._user["agent_words"]
+
+    def address(self, name: str) -> int:
+        """Of a label of agent.S, in each process."""
+        return self._user[f"agent_{name}"]
+
+    @property
+    def root(self) -> AgentProcess | None:
+        """The process that all others come from."""
+        return self._root
 
     # --- as a whole ------------------------------------------------------------------------------
 
@@ -312,6 +290,40 @@ class Agents:
         self._machine.cpu.set(rax=task)
         return True
 
+    def _asks(self) -> bool:
+        """An operation of the device, of a process of ours or of anybody's."""
+        process, cpu = self._current(), self._machine.cpu
+        (number,) = cpu.get("r12")
+        work = process.work[0] if process is not None and process.work else None
+        if process is None or work is None or work.is_done or work.file_op != number:
+            is_harmless = number in (DEVICE_OPEN, DEVICE_FLUSH, DEVICE_RELEASE)
+            cpu.set(rdx=_DONE, rax=0 if is_harmless else -_EIO)
+        elif work.answer is not None:
+            self._give(work)
+        elif self._acting is not None:
+            cpu.set(rdx=_OTHERS_FIRST)
+            if process is self._acting and self._wants_acting:
+                cpu.hooks.want_turn()
+        else:
+            self._due = process
+            cpu.hooks.want_turn()
+        return True
+
+    def _give(self, work: Work[Any]) -> None:
+        """The answer to an operation, to the process that asks for it."""
+        answer, work.answer = work.answer, None
+        if isinstance(answer, int):
+            work.file_op = None
+            self._machine.cpu.set(rdx=_DONE, rax=answer)
+        else:
+            self._machine.cpu.set(rdx=_SLEEPS)
+
+    def _sleeps(self) -> bool:
+        process = self._current()
+        work = process.work[0] if process is not None and process.work else None
+        self._machine.cpu.set(rax=int(work is None or not work.sleeps))
+        return True
+
     def _go_on(self, process: AgentProcess, result: int | None) -> None:
         """With the next step there is, given the result of the last one."""
         process.is_in_step = False
@@ -341,6 +353,11 @@ class Agents:
     # --- between stops ---------------------------------------------------------------------------
 
     def _before_guest(self) -> None:
+        if self._acting is not None:
+            if self._is_asking(self._acting):
+                self._machine.cpu.set(rdx=_OTHERS_FIRST)
+        elif self._due is not None:
+            self._perform(self._due)
         process = self._standing
         if process is None or not self._stands(process):
             return
@@ -349,6 +366,39 @@ class Agents:
         elif time.monotonic() >= self._standing_until:
             self._standing = None
             self._to_kernel(process, self._code.labels["agent_rest"])
+
+    def _is_asking(self, process: AgentProcess) -> bool:
+        at = self._code.labels["device_asks"]
+        return self._machine.cpu.rip == at and self._current() is process
+
+    def _perform(self, process: AgentProcess) -> None:
+        """The operation that a process stands in, in its context."""
+        self._due = None
+        work = process.work[0]
+        self._acting = process
+        try:
+            answer = work.perform()
+        finally:
+            self._acting = None
+        work.answer = answer
+        if answer == SLEEP:
+            work.fall_asleep()
+            self._machine.settle(lambda: None)
+        if self._is_asking(process):
+            self._give(work)
+
+    def let_guest_run(self) -> None:
+        """Between two steps of a text patch; then who does it has the processor again."""
+        machine, process = self._machine, self._acting
+        machine.let_guest_run()
+        self._wants_acting = True
+        try:
+            for _ in range(_COMES_BACK_IN):
+                if process is None or self._is_asking(process) or machine.failure is not None:
+                    break
+                machine.let_guest_run()
+        finally:
+            self._wants_acting = False
 
     def _stands(self, process: AgentProcess) -> bool:
         cpu = self._machine.cpu
@@ -405,28 +455,43 @@ class Agents:
 
     # --- work ------------------------------------------------------------------------------------
 
-    def submit(self, process: AgentProcess, program: Program[T]) -> Work[T]:
+    def submit(self, process: AgentProcess, work: Work[T]) -> Work[T]:
         """Have a process do something; on the machine thread."""
-        work = Work(program)
         process.work.append(work)
         self._machine.rouse()
         if process is not self._standing and not process.is_in_step:
-            self._standing_until = 0.0
-            self._to_wake.append(process)
-            self._machine.raise_line(HOST_LINE)
+            self._wake(process)
         return work
 
-    def finish(self, process: AgentProcess, work: Work[T], timeout: float) -> T:
-        """Wait until work is done, the guest running meanwhile.
+    def resume(
+        self, process: AgentProcess, work: Work[Any], perform: Callable[[], int | str]
+    ) -> None:
+        """Go on with work that sleeps; on the machine thread."""
+        work.go_on(perform)
+        self._machine.rouse()
+        self._wake(process)
+
+    def _wake(self, process: AgentProcess) -> None:
+        self._standing_until = 0.0
+        self._to_wake.append(process)
+        self._machine.raise_line(HOST_LINE)
+
+    def finish(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> T:
+        """Wait until work is done, the guest running meanwhile; its result.
 
         Raises GuestTimeout, GuestFault when the process has died of it, GuestDeadError.
         """
+        self.settle(process, work, timeout)
+        return work.result()
+
+    def settle(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> None:
+        """Wait until work is done, or sleeps."""
         machine, end = self._machine, time.monotonic() + timeout
         died = GuestFault("Oops: the task was killed", vector=-1, rip=0)
         timed_out = GuestTimeout(f"no return within {timeout:g} s")
-        while not work.is_done:
+        while not work.is_settled:
             machine.run(lambda: self._drive(work))
-            if work.is_done:
+            if work.is_settled:
                 break
             machine.check_alive()
             if not machine.run(lambda: self.is_alive(process)):
@@ -439,7 +504,6 @@ class Agents:
                 work.wait(_LOOKS_S)
         if machine.is_mine:
             self._rest(end)
-        return work.result()
 
     def _rest(self, end: float) -> None:
         """In virtual time whoever goes on finds the guest at rest, if nobody else wants something
@@ -454,7 +518,7 @@ class Agents:
         machine, end = self._machine, time.monotonic() + _DRIVES_S
         with machine.driving():
             while machine.failure is None and time.monotonic() < end:
-                if (work is not None and work.is_done) or machine.guest_waits:
+                if (work is not None and work.is_settled) or machine.guest_waits:
                     return
                 machine.run_guest()
 
@@ -518,7 +582,7 @@ class Agents:
 
         while True:
             worker = self._get_worker()
-            work = self._machine.run(lambda worker=worker: self.submit(worker, program()))  # type: ignore[misc]
+            work = self._machine.run(lambda worker=worker: self.submit(worker, Work(program())))  # type: ignore[misc]
             try:
                 return self.finish(worker, work, CALL_TIMEOUT_S)
             except GuestFault:
@@ -533,12 +597,16 @@ class Agents:
         if worker is not None and self._is_usable(worker):
             return worker
         root = self._until(lambda: self._root)
-        work = self._machine.run(lambda: self.submit(root, self.clone()))
-        pid = self.finish(root, work, CALL_TIMEOUT_S)
+        work = self._machine.run(lambda: self.submit(root, Work(self.clone())))
+        pid = self.finish(root, work)
         if pid < 0:
             raise EmulatedKernelError(f"clone3: {pid}")
-        worker = self._worker = self._until(lambda: self._find(pid))
+        worker = self._worker = self.born(pid)
         return worker
+
+    def born(self, pid: int) -> AgentProcess:
+        """The process that one of ours has forked, as soon as it has begun. Raises GuestTimeout."""
+        return self._until(lambda: self._find(pid))
 
     def _find(self, pid: int) -> AgentProcess | None:
         return next((p for p in list(self._processes.values()) if p.pid == pid), None)
@@ -580,10 +648,17 @@ class Agents:
         """What init's first child does."""
         self._memory.enter_engine(self._machine.cpu.page_table_root)
         labels, symbol = self._code.labels, self._vmlinux.symbol
-        arguments = (HOST_LINE, labels["device_interrupt"], 0, 0, labels["device_name"], 0)
-        result = signed((yield Call(symbol("request_threaded_irq"), arguments)) & 0xFFFFFFFF, 32)
+        name = labels["device_name"]
+        handler = (HOST_LINE, labels["device_interrupt"], 0, 0, name, 0)
+        result = signed((yield Call(symbol("request_threaded_irq"), handler)) & 0xFFFFFFFF, 32)
         if result < 0:
             self.failure = f"request_threaded_irq: {result}"
+        device = (0, 0, 1, name, labels["device_operations"])
+        major = signed((yield Call(symbol("__register_chrdev"), device)) & 0xFFFFFFFF, 32)
+        if major < 0:
+            self.failure = f"__register_chrdev: {major}"
+        yield SystemCall(_MKNOD, (self.address("device"), _S_IFCHR | 0o666, major << 8))
+        yield SystemCall(_MKDIR, (self.address("directory"), 0o755))
         yield from self.rename(_COMM)
         child = yield from self.clone()
         if child < 0:

@@ -4,6 +4,10 @@
 TASK_RUNNING = 0
 TASK_INTERRUPTIBLE = 1
 IRQ_HANDLED = 1
+EINTR = 4
+DEVICE_DONE = 0
+DEVICE_SLEEPS = 1
+FILE_OPERATIONS_BYTES = 512
 
 .text
 
@@ -78,5 +82,62 @@ device_wakes:
     ret
 ENDFUNC device_interrupt
 
+# The operations of the device's files, which the host performs. It is asked with the operation in r12d;
+# edx = DEVICE_DONE: rax is what the operation returns; DEVICE_SLEEPS: its process sleeps till the host
+# wakes it, or a signal; else others come first, and then it asks again.
+.macro OPERATION name, number
+FUNC_NOTRACE \name
+    mov eax, \number
+    jmp device_operation
+ENDFUNC \name
+.endm
+
+OPERATION device_open, DEVICE_OPEN
+OPERATION device_read, DEVICE_READ
+OPERATION device_write, DEVICE_WRITE
+OPERATION device_poll, DEVICE_POLL
+OPERATION device_flush, DEVICE_FLUSH
+OPERATION device_release, DEVICE_RELEASE
+
+FUNC_NOTRACE device_operation
+    push rbx
+    push r12
+    push r13
+    mov r12d, eax
+    mov rbx, gs:[LINUX_CURRENT]
+.Lask:
+    int HYPERCALL
+device_asks:
+    cmp edx, DEVICE_DONE
+    je .Lout
+    cmp edx, DEVICE_SLEEPS
+    je .Lsleep
+    call schedule
+    jmp .Lask
+.Lsleep:
+    mov dword ptr [rbx + LINUX_STATE], TASK_INTERRUPTIBLE
+    int HYPERCALL                           # eax = whether it goes on
+device_sleeps:
+    test eax, eax
+    jne .Lawake
+    call schedule
+    test dword ptr [rbx + LINUX_TI_FLAGS], LINUX_SIGNALS
+    je .Lsleep
+    mov dword ptr [rbx + LINUX_STATE], TASK_RUNNING
+    mov rax, -EINTR
+    jmp .Lout
+.Lawake:
+    mov dword ptr [rbx + LINUX_STATE], TASK_RUNNING
+    jmp .Lask
+.Lout:
+    pop r13
+    pop r12
+    pop rbx
+    ret
+ENDFUNC device_operation
+
 device_name:
     .asciz "ftracefs"
+.balign 16
+device_operations:                          # struct file_operations, filled in by the host
+    .zero FILE_OPERATIONS_BYTES

@@ -329,6 +329,8 @@ class PcMachine(EmulatedMachine):
     def _run_guest(self) -> None:
         cpu, state = self.cpu, self.cpu.state
         self.before_guest()
+        if self.failure is not None:
+            return
         cpu.hooks.clear_interrupt()
         self._skip_idle_time()
         if self.pit.expire():

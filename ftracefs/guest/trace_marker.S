@@ -14,6 +14,7 @@ FUNC_NOTRACE tracing_mark_write
     push rbp
     mov rbp, rsp
     push rbx
+    WRITER_CONTEXT
     mov eax, gs:[CPU_NUMBER]
     mov r9, [rdi + rax*8]
     cmp byte ptr [r9 + RB_GUARD], 0
@@ -54,6 +55,7 @@ FUNC_NOTRACE tracing_mark_raw_write
     push rbp
     mov rbp, rsp
     push rbx
+    WRITER_CONTEXT
     mov eax, gs:[CPU_NUMBER]
     mov r9, [rdi + rax*8]
     cmp byte ptr [r9 + RB_GUARD], 0

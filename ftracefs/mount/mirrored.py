@@ -7,11 +7,9 @@ behind the system call, so that nothing a caller asked for is lost.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,16 +18,15 @@ from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.machine import EmulatedMachine, Machine
 from emulated_kernel.procfs import HostProcess, read_process
 from emulated_kernel.tasks import Answer, Asleep, Task, TaskDied, Tasks
-from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, Operation, Pending
 from ftracefs.mount.guest_files import GuestFiles
+from ftracefs.mount.once import Once, Stats
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 ROOT = b"/sys/kernel/tracing"
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
-_STAT_SETTLES_S = 0.03
 _PATH_ROOM = 4096  # of the user window; behind it lie the buffers
 _FILE_OPS = {
     "openat": "HOST_FOP_OPEN",
@@ -43,45 +40,6 @@ _FILE_OPS = {
 }
 
 
-class _Once:
-    """The file's own function: performed once, its outcome kept for the caller."""
-
-    def __init__(self, action: Callable[[], object], sleep: int) -> None:
-        self._action = action
-        self._sleep = sleep
-        self.done = False
-        self.result: object = None
-        self.error: TracefsError | None = None
-        self.bug: BaseException | None = None
-
-    def perform(self) -> int:
-        """Do it and return what the guest's file operation would."""
-        self.done = True
-        try:
-            self.result = self._action()
-        except TracefsError as error:
-            self.error = error
-            return -error.errno
-        except BaseException as error:
-            self.bug = error
-            return -errno.EIO
-        if isinstance(self.result, Pending):
-            self.done = False
-            return self._sleep
-        if isinstance(self.result, int):
-            return self.result
-        return len(self.result) if isinstance(self.result, bytes) else 0
-
-    def outcome(self) -> object:
-        if not self.done:
-            self.perform()
-        if self.bug is not None:
-            raise self.bug
-        if self.error is not None:
-            raise self.error
-        return self.result
-
-
 @dataclass(slots=True)
 class _GuestFile:
     """A struct file of the guest, and the descriptors that tasks (by address) have for it."""
@@ -89,15 +47,6 @@ class _GuestFile:
     address: int
     last_user: Task
     descriptors: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stat:
-    """Attributes that a task was given: because of a stat, or while it walked a path."""
-
-    task: Task
-    operation: Operation
-    since: float
 
 
 class IsolatedCallers:
@@ -123,11 +72,11 @@ class MirroredCallers:
         self._constants = machine.image.constants
         self._tasks = tasks
         self._files: dict[int, _GuestFile] = {}  # by the mount's number of the open file
-        self._stats: dict[int, _Stat] = {}  # by pid: asked for, not yet known to be one
+        self._stats: Stats[Task] = Stats()
         tasks.before_exit = lambda task: self._settle_stat(task, None)
 
     def run(self, caller: Caller, operation: Operation, action: Callable[[], T]) -> T:
-        once = _Once(action, self._constants["HOST_FOP_SLEEP"])
+        once = Once(action, self._constants["HOST_FOP_SLEEP"])
         process = None
         if operation.name == "close":
             # Maybe in the middle of execve, where Linux lets nobody look at a process until this is
@@ -139,7 +88,7 @@ class MirroredCallers:
         result: T = self._machine.run(lambda: self._run(process, operation, once))  # type: ignore[assignment]
         return result
 
-    def _run(self, process: HostProcess | None, operation: Operation, once: _Once) -> object:
+    def _run(self, process: HostProcess | None, operation: Operation, once: Once[int]) -> object:
         try:
             if operation.name == "release":
                 self._release(operation, once)
@@ -147,7 +96,7 @@ class MirroredCallers:
                 task = self._tasks.task_of(process)
                 self._settle_stat(task, operation)
                 if operation.name == "newfstatat":
-                    self._stats[task.pid] = _Stat(task, operation, time.monotonic())
+                    self._stats.note(task, operation)
                 else:
                     self._as_task(task, operation, once)
         except Asleep:
@@ -163,7 +112,7 @@ class MirroredCallers:
         if task is not None:
             self._tasks.interrupt(task)
 
-    def _as_task(self, task: Task, operation: Operation, once: _Once) -> None:
+    def _as_task(self, task: Task, operation: Operation, once: Once[int]) -> None:
         call = self._system_call(task, operation)
         if call is None:
             return
@@ -179,32 +128,21 @@ class MirroredCallers:
     # --- stat or look-up -------------------------------------------------------------------------
 
     def _settle_stat(self, task: Task, operation: Operation | None) -> None:
-        """Run the stat that the task's last operation was, unless this one shows it was none.
-
-        FUSE asks for attributes when a path is walked, too. The next operation tells: who walked
-        goes on along that path.
-        """
-        stat = self._stats.pop(task.pid, None)
-        if stat is None or stat.task is not task:
+        """Run the stat that the task's last operation was, unless this one shows it was none."""
+        stat = self._stats.take(task, operation)
+        if stat is None:
             return
-        path = stat.operation.path
-        if operation is not None:
-            walked_on = operation.path.startswith(f"{path}/" if path else "")
-            if walked_on or (operation.path == path and operation.name != "newfstatat"):
-                return
         try:
-            call = self._system_call(task, stat.operation)
+            call = self._system_call(task, stat)
             if call is not None:
                 self._tasks.syscall(task, *call)
         except (Asleep, TaskDied, EmulatedKernelError):
-            log.exception("stat of %s in the guest", path)
+            log.exception("stat of %s in the guest", stat.path)
 
     def settle_stats(self) -> None:
         """Run the stats that nothing followed for a while; on the machine thread, now and then."""
-        now = time.monotonic()
-        for stat in list(self._stats.values()):
-            if now - stat.since > _STAT_SETTLES_S:
-                self._settle_stat(stat.task, None)
+        for task in self._stats.unfollowed():
+            self._settle_stat(task, None)
 
     # --- system calls ----------------------------------------------------------------------------
 
@@ -242,7 +180,7 @@ class MirroredCallers:
             return "poll", (buffer, 1, 0)
         return ("close", (descriptor,)) if operation.name == "close" else None
 
-    def _answerer(self, operation: Operation, once: _Once) -> Answer:
+    def _answerer(self, operation: Operation, once: Once[int]) -> Answer:
         """Performs the action at the file operation that it belongs to."""
         wanted = self._constants.get(_FILE_OPS.get(operation.name, ""))
 
@@ -285,7 +223,7 @@ class MirroredCallers:
             file.descriptors[task.address] = descriptor
         return descriptor
 
-    def _release(self, operation: Operation, once: _Once) -> None:
+    def _release(self, operation: Operation, once: Once[int]) -> None:
         """The last reference goes, as work of whoever used the file last."""
         if operation.handle is None or operation.handle not in self._files:
             return

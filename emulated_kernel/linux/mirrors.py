@@ -1,0 +1,168 @@
+"""Processes of a booted Linux that stand for processes of the host: same pid, same name.
+
+A process appears at its first file operation, forked by its parent's mirror if there is one, else
+by the agent; where the host tells of forks, those of a mirror's process are made at once. It ends
+when the host's does. A pid that the guest has given away is not to be had: such a mirror has
+another one. Left out: threads, which are processes here, and ancestors that never touched a file.
+
+Nothing here is for the machine thread: who calls waits until the guest has done it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from emulated_kernel.errors import EmulatedKernelError, GuestFault
+from emulated_kernel.linux.agent import AgentProcess, Agents, signed
+from emulated_kernel.linux.agent_work import Program, SystemCall, Work
+from emulated_kernel.linux.pc import PcMachine
+from emulated_kernel.procfs import UNKNOWN_START, HostProcess
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+_EXIT_GROUP = 231
+
+
+@dataclass(slots=True, eq=False)
+class Mirror:
+    """A process of the host and the one of the guest that stands for it.
+
+    `descriptors` are those it has of open files, by the mount's numbers of these.
+    """
+
+    process: HostProcess
+    agent: AgentProcess
+    descriptors: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+class Mirrors:
+    """All of a guest's. Raises EmulatedKernelError where the guest does not do its part."""
+
+    def __init__(self, machine: PcMachine, agents: Agents) -> None:
+        self._machine = machine
+        self._agents = agents
+        self._mirrors: dict[int, Mirror] = {}  # by the host's pid
+        self._lock = threading.RLock()
+        self.on_new_task: Callable[[Mirror], None] = lambda mirror: None
+        self.before_exit: Callable[[Mirror], None] = lambda mirror: None
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do it on this thread, which must not have the machine: what follows the host wants it."""
+        return work()
+
+    def find(self, pid: int) -> Mirror | None:
+        """Of a process of the host, if there is one."""
+        return self._mirrors.get(pid)
+
+    def __len__(self) -> int:
+        return len(self._mirrors)
+
+    def task_of(self, process: HostProcess) -> Mirror:
+        """The mirror of a process: an old one, brought up to date, or a new one."""
+        with self._lock:
+            mirror = self._mirrors.get(process.pid)
+            if mirror is not None:
+                is_same = mirror.process.start_time in (process.start_time, UNKNOWN_START)
+                if is_same and self._is_alive(mirror):
+                    return self._updated(mirror, process)
+                self.exit(mirror)
+            return self._updated(self._fork(process), process)
+
+    def _updated(self, mirror: Mirror, process: HostProcess) -> Mirror:
+        if mirror.process.comm != process.comm:
+            self.do(mirror, Work(self._agents.rename(process.comm.encode())))
+        mirror.process = process
+        return mirror
+
+    def _is_alive(self, mirror: Mirror) -> bool:
+        return self._machine.run(lambda: self._agents.is_alive(mirror.agent))
+
+    def _fork(self, process: HostProcess) -> Mirror:
+        agents = self._agents
+        parent = self._mirrors.get(process.ppid)
+        if parent is not None and (self.asleep_in(parent) or not self._is_alive(parent)):
+            parent = None
+        forks = agents.root if parent is None else parent.agent
+        if forks is None or agents.failure is not None:
+            raise EmulatedKernelError(f"no agent in the guest: {agents.failure}")
+        result = self._clone(forks, process.pid)
+        if result == -errno.EEXIST:
+            log.info("pid %d is taken in the guest", process.pid)
+            result = self._clone(forks, 0)
+        if result < 0:
+            raise EmulatedKernelError(f"clone3 for pid {process.pid}: {errno.errorcode[-result]}")
+        known = HostProcess(process.pid, process.start_time, process.ppid, "", process.cpu)
+        mirror = Mirror(known, agents.born(result))
+        if parent is not None:
+            mirror.process = HostProcess(
+                process.pid, process.start_time, process.ppid, parent.process.comm, process.cpu
+            )
+            mirror.descriptors.update(parent.descriptors)
+        self._mirrors[process.pid] = mirror
+        self.on_new_task(mirror)
+        return mirror
+
+    def _clone(self, forks: AgentProcess, pid: int) -> int:
+        work = Work(self._agents.clone(pid))
+        self._machine.run(lambda: self._agents.submit(forks, work))
+        return self._agents.finish(forks, work)
+
+    def exit(self, mirror: Mirror) -> None:
+        """The process has ended, and so does its mirror."""
+        with self._lock:
+            self.before_exit(mirror)
+            if self._mirrors.get(mirror.pid) is mirror:
+                del self._mirrors[mirror.pid]
+            if self._machine.failure is not None or not self._is_alive(mirror):
+                return
+            self.interrupt(mirror)
+            try:
+                self.do(mirror, Work(_exit()))
+            except GuestFault:
+                pass  # as it should
+
+    def interrupt(self, mirror: Mirror) -> None:
+        """End a system call that was left asleep, with EINTR."""
+        work = self.asleep_in(mirror)
+        if work is not None:
+            agents, agent = self._agents, mirror.agent
+            self._machine.run(lambda: agents.resume(agent, work, lambda: -errno.EINTR))
+            agents.settle(agent, work)
+
+    def asleep_in(self, mirror: Mirror) -> Work[int] | None:
+        """The system call that it sleeps in, if it does."""
+        work = mirror.agent.work[0] if mirror.agent.work else None
+        return work if work is not None and work.sleeps else None
+
+    def do(self, mirror: Mirror, work: Work[T]) -> None:
+        """Have it do something, until that is done or sleeps. What has failed raises."""
+        self._machine.run(lambda: self._agents.submit(mirror.agent, work))
+        self._agents.settle(mirror.agent, work)
+        if work.is_done:
+            work.result()
+
+    def go_on(self, mirror: Mirror, work: Work[T], perform: Callable[[], int | str]) -> None:
+        """Go on with a system call that it sleeps in."""
+        self._machine.run(lambda: self._agents.resume(mirror.agent, work, perform))
+        self._agents.settle(mirror.agent, work)
+        if work.is_done:
+            work.result()
+
+
+def _exit() -> Program[None]:
+    yield SystemCall(_EXIT_GROUP, (0,))
+
+
+def system_call(number: int, *arguments: int) -> Program[int]:
+    """One system call; its result, or -errno."""
+    return signed((yield SystemCall(number, arguments)))
