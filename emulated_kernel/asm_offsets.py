@@ -74,11 +74,14 @@ _layout(
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
         "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
-        # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, by what it is
-        # known, and the function that looks for another one's mirror.
+        # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, and by what it
+        # is known; the kernel's words about its context, what TRACE_CTX was by them, and the
+        # function to be called when something of it is no longer so.
         "MIRRORED_TASK": 8,
         "MIRRORED_CANARY": 8,
-        "SWITCH_MIRROR": 8,
+        "CONTEXT_WORDS": 8,
+        "CONTEXT_CTX": 8,
+        "CONTEXT_CHANGED": 8,
         "OPEN_RECORDS": 4,  # of such a kernel's events: reserved, and its probe still writes them
     },
 )

@@ -8,7 +8,14 @@ class EmulatedKernelError(Exception):
 
 
 class ImageError(EmulatedKernelError):
-    """A kernel image that cannot be assembled, loaded or booted."""
+    """A kernel image that cannot be assembled, loaded or booted.
+
+    It is one line whatever a file's name or a kernel's own text has in it.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class GuestFault(EmulatedKernelError):
@@ -31,6 +38,9 @@ class GuestTimeout(EmulatedKernelError):
 
 class AssemblerError(ImageError):
     """Sources that cannot be assembled: `file:line: what: the line`, one line for each."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class MachineOffError(EmulatedKernelError):

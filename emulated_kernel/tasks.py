@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from emulated_kernel.asm_offsets import CONSTANTS, SYSCALLS
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.machine import Machine, Rest, Vcpu
+from emulated_kernel.machine.vcpu import IN_USER_MODE
 from emulated_kernel.procfs import UNKNOWN_START, HostProcess, exists, read_other_process, read_tgid
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class Tasks:
         That they ended is told by others as well, but maybe later than what it does next.
         """
         vcpu = self.vcpu_of(task.process)
-        if vcpu.current == task.address and vcpu.rest in {Rest.USER, Rest.CALL}:
+        if vcpu.current == task.address and vcpu.rest in IN_USER_MODE:
             self._machine.park(vcpu)
         for child in [t for t in self._tasks.values() if t.process.ppid == task.pid]:
             if not exists(child.pid):
@@ -269,7 +270,7 @@ class Tasks:
     def _finish(self, vcpu: Vcpu, task: Task, rest: Rest, answer: Answer | None) -> int:
         for _ in range(_TURNS):
             if vcpu.current == task.address:
-                if rest in {Rest.USER, Rest.CALL}:
+                if rest in IN_USER_MODE:
                     task.asleep = False
                     return _signed(self._memory.u64(task.address + CONSTANTS["TASK_RETVAL"]))
                 if rest is Rest.FILE_OP:
@@ -334,7 +335,7 @@ class Tasks:
             if home is not vcpu:  # a runnable task does not change CPUs: it sleeps first
                 self._bring(home, task)
                 self._machine.park(home)
-        if vcpu.rest in {Rest.USER, Rest.CALL}:
+        if vcpu.rest in IN_USER_MODE:
             current = vcpu.current
             self._memory.set_u32(current + CONSTANTS["TASK_STATE"], CONSTANTS["TASK_INTERRUPTIBLE"])
             self._memory.set_u32(vcpu.percpu + CONSTANTS["NEED_RESCHED"], 1)

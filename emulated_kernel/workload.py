@@ -7,10 +7,11 @@ on the network. All of it runs on the machine thread, at most a few hundred micr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from emulated_kernel.machine import Machine, Rest
-from emulated_kernel.machine.vcpu import Vcpu
+from emulated_kernel.machine.vcpu import IN_USER_MODE, Vcpu
 
 TICK_HZ = 20.0
 
@@ -20,15 +21,21 @@ class Workload:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        self._events: dict[str, Callable[[], int | None]] = {}
         self._ends: dict[str, Callable[[], None]] = {}
         self._seen: dict[int, int] = {}
         self._ticks = 0
+        self._left_out = 0.0  # when the turn of the tick would have been that is left out
         self.rates: dict[str, float] = {}
 
-    def start(self, name: str, rate: float, event: Callable[[], None]) -> None:
-        """Let `event` happen `rate` times a second; it replaces a source of that name."""
+    def start(self, name: str, rate: float, event: Callable[[], int | None]) -> None:
+        """Let `event` happen `rate` times a second; it replaces a source of that name.
+
+        What it returns is in how many turns it is to happen again, if not in one.
+        """
         self.stop(name)
         self.rates[name] = rate
+        self._events[name] = event
         self._ends[name] = self._machine.every(1.0 / rate, event)
 
     def stop(self, name: str) -> None:
@@ -36,7 +43,7 @@ class Workload:
         end = self._ends.pop(name, None)
         if end is not None:
             end()
-            del self.rates[name]
+            del self.rates[name], self._events[name]
 
     def stop_all(self) -> None:
         """Switch every source off."""
@@ -54,12 +61,44 @@ class Workload:
         for vcpu in self._machine.cpus:
             if vcpu.rest is Rest.IDLE and self._ticks % 2 and not vcpu.word("WAKE_LIST"):
                 continue
-            if vcpu.rest in {Rest.USER, Rest.CALL} and not vcpu.is_lost:
+            if vcpu.rest in IN_USER_MODE and not vcpu.is_lost:
                 self._park_when_quiet(vcpu)
             if vcpu.may_be_interrupted:
                 if vcpu.word("WAKE_LIST"):  # left by another vCPU, whose IPI this is
                     self._machine.interrupt(vcpu, "asm_sysvec_call_function_single")
                 self._machine.interrupt(vcpu, "asm_sysvec_apic_timer_interrupt")
+
+    def tick_or_rest(self) -> int:
+        """`tick` as the event of the source "tick": how many turns later it is needed again.
+
+        A turn at which every vCPU is idle and gets none is left out, host and all; if somebody
+        comes before it was to be, it is not.
+        """
+        self._machine.set_after_slice(self._stir, False)
+        self.tick()
+        if self._ticks % 2 or not self._all_idle():
+            return 1
+        self._ticks += 1
+        self._left_out = time.monotonic() + 1 / self.rates["tick"]
+        self._machine.set_after_slice(self._stir, True)
+        return 2
+
+    def _all_idle(self) -> bool:
+        return all(
+            vcpu.rest is Rest.IDLE and not vcpu.word("WAKE_LIST") for vcpu in self._machine.cpus
+        )
+
+    def _stir(self) -> None:
+        """Run after every slice while a turn is to be left out."""
+        if self._all_idle():
+            return
+        self._machine.set_after_slice(self._stir, False)
+        left = self._left_out - time.monotonic()
+        if left > 0 and "tick" in self._ends:
+            self._ticks -= 1
+            self._ends["tick"]()
+            period = 1 / self.rates["tick"]
+            self._ends["tick"] = self._machine.every(period, self._events["tick"], left)
 
     def _park_when_quiet(self, vcpu: Vcpu) -> None:
         if self._seen.get(vcpu.number) == vcpu.entries:

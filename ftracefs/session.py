@@ -89,9 +89,10 @@ class Session:
             self.network = Network(machine)
             self.workload.start("net", NET_HZ, self.network.traffic)
 
-    def _tick(self, mirrored: MirroredCallers) -> None:
-        self.workload.tick()
+    def _tick(self, mirrored: MirroredCallers) -> int:
+        turns = self.workload.tick_or_rest()
         mirrored.settle_stats()
+        return turns
 
     def kallsyms_text(self) -> str:
         """The symbols of kernel, engine and modules, as /proc/kallsyms has them."""

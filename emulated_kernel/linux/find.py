@@ -41,6 +41,13 @@ def find_linux(directory: Path | None, report: Callable[[str], None] = lambda _:
         )
     if kept := _kept(directory):
         return kept
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImageError(
+            f"{own} cannot be read and no other be kept in {directory} ({error.strerror});"
+            f" {_GIVE_ONE}, or make XDG_CACHE_HOME a directory"
+        ) from error
     report(f"{own} cannot be read: fetching Debian's {PACKAGE}")
     try:
         return _fetch(directory)
@@ -79,7 +86,6 @@ def _fetch(directory: Path) -> Path:
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise ImageError(f"there is no {tool}")
-    directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory, prefix=".apt-") as scratch:
         options: list[str] = []
         name = _image_package(options)

@@ -20,10 +20,9 @@ from pathlib import Path
 from emulated_kernel.errors import EmulatedKernelError, ImageError
 from emulated_kernel.linux import boot_params, snapshot
 from emulated_kernel.linux.agent import Agents
+from emulated_kernel.linux.archive import Archive, host_archive
 from emulated_kernel.linux.boot_params import load_kernel
 from emulated_kernel.linux.guest_clock import tsc_khz
-from emulated_kernel.linux.host_programs import host_programs
-from emulated_kernel.linux.initramfs import initramfs, static_busybox
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
 from emulated_kernel.linux.snapshot import Snapshot, SnapshotError
@@ -31,7 +30,6 @@ from emulated_kernel.linux.vmlinux import Vmlinux
 
 log = logging.getLogger(__name__)
 
-HOST_PROGRAMS = ("sh", "cat")
 BOOT_TIMEOUT_S = 300.0
 _STALL_S = 60.0  # of a console on which nothing happens
 COMMAND_LINE = (
@@ -75,18 +73,16 @@ def start(
     does not come up.
     """
     began = time.monotonic()
-    busybox = static_busybox()
-    archive = initramfs(
-        None if busybox is None else busybox.read_bytes(), host_programs(HOST_PROGRAMS)
-    )
+    sources = _sources()
+    archive = host_archive(cache, sources)
     file = None
     if cache is not None:
-        file = cache / f"{_key(vmlinux, archive, is_virtual)}{snapshot.SUFFIX}"
+        file = cache / f"{_key(vmlinux, archive, sources, is_virtual)}{snapshot.SUFFIX}"
         restored = _restore(vmlinux, file, native, is_virtual)
         if restored is not None:
             return LinuxGuest(vmlinux, *restored, True, time.monotonic() - began)
     progress(f"booting Linux {vmlinux.release}")
-    guest = _boot(vmlinux, archive, progress, native, is_virtual)
+    guest = _boot(vmlinux, archive.make(), progress, native, is_virtual)
     log.debug("Linux %s booted in %.1f s", vmlinux.release, time.monotonic() - began)
     if file is not None:
         _save(*guest, file)
@@ -100,16 +96,21 @@ def _save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
         log.warning("no snapshot is kept: %s: %s", file.parent, error.strerror)
 
 
-def _key(vmlinux: Vmlinux, archive: bytes, is_virtual: bool) -> str:
-    content = hashlib.sha256(f"{vmlinux.digest} {COMMAND_LINE} {is_virtual}".encode())
-    content.update(archive)
+def _key(vmlinux: Vmlinux, archive: Archive, sources: str, is_virtual: bool) -> str:
+    text = f"{vmlinux.digest} {archive.digest} {sources} {COMMAND_LINE} {is_virtual}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _sources() -> str:
+    """A digest of the code on which a guest's state depends."""
+    content = hashlib.sha256()
     here = Path(__file__).parent
     for source in sorted(
         [*here.rglob("*.py"), *here.glob("*.S"), *(here.parent / "machine").glob("*.*")]
     ):
         if source.is_file():
             content.update(source.read_bytes())
-    return content.hexdigest()[:32]
+    return content.hexdigest()
 
 
 _Parts = tuple[PcMachine, Shell, Agents]

@@ -21,7 +21,7 @@ from emulated_kernel.linux.cpio import DIRECTORY, FILE, CpioFile
 
 log = logging.getLogger(__name__)
 
-_PATH = "/usr/bin:/bin"
+PATH = "/usr/bin:/bin"
 _LIBRARY = re.compile(r"=> (/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 _TIMEOUT_S = 10.0
 
@@ -30,7 +30,7 @@ def host_programs(names: Iterable[str]) -> list[CpioFile]:
     """What of `names` the host has, as /bin/NAME; what cannot be had is left out."""
     files: dict[str, CpioFile] = {}
     for name in names:
-        found = shutil.which(name, path=_PATH)
+        found = shutil.which(name, path=PATH)
         if found is None:
             continue
         try:

@@ -159,7 +159,7 @@ class MachineThread:
 
     def _give_back(self) -> None:
         try:
-            for callback in self.after_slice:
+            for callback in tuple(self.after_slice):  # which they may change
                 callback()
         finally:
             self._hand_over()
@@ -173,25 +173,39 @@ class MachineThread:
             if self._background_due() is not None:
                 self._wake.notify()  # what was done may have changed it
 
-    def every(self, period_s: float, work: Callable[[], None]) -> Callable[[], None]:
-        """Do `work` on the machine thread each `period_s` seconds; returns how to end that."""
+    def set_after_slice(self, callback: Callable[[], None], on: bool) -> None:
+        """Have `callback` called when the machine is given back, or no longer."""
+        if on != (callback in self.after_slice):
+            if on:
+                self.after_slice.append(callback)
+            else:
+                self.after_slice.remove(callback)
+
+    def every(
+        self, period_s: float, work: Callable[[], int | None], first_s: float | None = None
+    ) -> Callable[[], None]:
+        """Do `work` on the machine thread each `period_s` seconds; returns how to end that.
+
+        It begins after `first_s` seconds, or a period. What `work` returns is in how many periods
+        it is to be done again.
+        """
         ended = False
 
         def tick() -> None:
             if not ended:
-                work()
-                self._add_timer(period_s, tick)
+                periods = work() or 1
+                self._add_timer(period_s, tick, period_s * periods)
 
         def end() -> None:
             nonlocal ended
             ended = True
 
-        self._add_timer(period_s, tick)
+        self._add_timer(period_s, tick, period_s if first_s is None else first_s)
         return end
 
-    def _add_timer(self, delay: float, work: Callable[[], None]) -> None:
+    def _add_timer(self, period: float, work: Callable[[], None], delay: float) -> None:
         with self._wake:
-            entry = (time.monotonic() + delay, next(self._timer_ids), delay, work)
+            entry = (time.monotonic() + delay, next(self._timer_ids), period, work)
             heapq.heappush(self._timers, entry)
             self._wake.notify()
 

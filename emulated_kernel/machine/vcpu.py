@@ -20,6 +20,8 @@ from emulated_kernel.machine.unicorn_abi import REGISTERS, UnicornCpu
 _INDEX = {name: i for i, name in enumerate(REGISTERS)}
 _RIP, _RSP, _RAX, _EFLAGS, _CR2 = (_INDEX[n] for n in ("rip", "rsp", "rax", "eflags", "cr2"))
 _EFLAGS_IF = 0x200
+_FRAME = struct.Struct("<5Q")
+_KERNEL_CS, _KERNEL_DS = CONSTANTS["KERNEL_CS"], CONSTANTS["KERNEL_DS"]
 _NO_ADDRESS = 0xDEAD000000000000  # in CR2 while no page fault is being told apart from others
 
 INT3, INVALID_OPCODE, DOUBLE_FAULT, GENERAL_PROTECTION, PAGE_FAULT = 3, 6, 8, 13, 14
@@ -43,6 +45,11 @@ class Rest(Enum):
     FILE_OP = auto()  # the current task is inside a file operation that the host answers
     CALL = auto()  # a function run for the host is done, or its slice is
     RETURN = auto()  # a function run outside any task is done
+
+
+# Tuples: they are searched by identity, and to hash an Enum takes a call of Python.
+IN_USER_MODE = (Rest.USER, Rest.CALL)
+_MAY_BE_INTERRUPTED = (Rest.IDLE, *IN_USER_MODE)
 
 
 class Vcpu(Processor):
@@ -76,7 +83,7 @@ class Vcpu(Processor):
     @property
     def may_be_interrupted(self) -> bool:
         """Whether an interrupt may arrive: it is idle, in user mode, or between two calls."""
-        return not self.is_lost and self.rest in {Rest.IDLE, Rest.USER, Rest.CALL}
+        return not self.is_lost and self.rest in _MAY_BE_INTERRUPTED
 
     # --- registers -------------------------------------------------------------------------------
 
@@ -118,14 +125,15 @@ class Vcpu(Processor):
         values = self.registers.values
         rsp, eflags = int(values[_RSP]), int(values[_EFLAGS])
         rip = self.rip if return_to is None else return_to
-        cs, ss = CONSTANTS["KERNEL_CS"], CONSTANTS["KERNEL_DS"]
-        frame = struct.pack("<5Q", rip, cs, eflags, rsp, ss)
+        frame = _FRAME.pack(rip, _KERNEL_CS, eflags, rsp, _KERNEL_DS)
         if error is not None:
             frame = struct.pack("<Q", error) + frame
         top = (rsp & ~15) - len(frame)
-        if not self.memory.is_mapped(top, len(frame)):
-            raise GuestFault(f"no stack at {top:#x} (rip {rip:#x})", vector=DOUBLE_FAULT, rip=rip)
-        self.memory.write(top, frame)
+        try:
+            self.memory.write(top, frame)
+        except EmulatedKernelError:
+            what = f"no stack at {top:#x} (rip {rip:#x})"
+            raise GuestFault(what, vector=DOUBLE_FAULT, rip=rip) from None
         values[_RSP] = top
         values[_EFLAGS] = eflags & ~_EFLAGS_IF
         values[_RIP] = entry

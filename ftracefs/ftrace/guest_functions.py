@@ -15,7 +15,7 @@ from ftracefs.ftrace.module import ftrace_module_load
 from ftracefs.ftrace.state import FtraceState
 
 # Beyond every module; below the engine's own data.
-_TEXT_START, _TEXT_END = 0xE00000, 0x1000000  # of the modules' area
+_TEXT_START, _TEXT_END = 0xE00000, 0xFFF000  # of the modules' area; the rest is the host's
 _DATA_START, _DATA_END = 0x600000, 0x700000  # of the area of their data
 _PAGE = 4096
 

@@ -33,7 +33,7 @@ class TaskMirrors:
         self._memory.set_u32(labels["task_mirrors_mask"], _TABLE_ENTRIES - 1)
         for vcpu in machine.cpus:
             vcpu.set_word("CURRENT_TASK", labels["spare_mirror"])
-            vcpu.set_word("SWITCH_MIRROR", labels["linux_switch_mirror"])
+            vcpu.set_word("CONTEXT_CHANGED", labels["linux_context_changed"])
         self._make_ready()
         machine.after_slice += [self._make_ready, self._rename]
 

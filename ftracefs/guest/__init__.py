@@ -1,7 +1,7 @@
 """The engine's own machine code: assembled against a kernel, at the start of the module area.
 
 Code for a Linux that knows nothing of the engine differs in what it takes from the kernel: whose
-context a call is in is asked of Linux (context_linux.inc, task_mirror.S), and the engine's per-CPU
+context a call is in is asked of Linux (context_linux, task_mirror.S), and the engine's per-CPU
 words lie at fixed addresses, since gs is Linux's.
 """
 
@@ -23,7 +23,8 @@ _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
 _BUILTIN_ONLY = {"context.inc", "unwind_frame.S"}
 _LINUX_ONLY = {
-    *("context_linux.inc", "linux_events.S", "linux_probes.S", "task_mirror.S", "unwind_orc.S"),
+    *("context_linux.inc", "context_linux.S", "linux_events.S", "linux_probes.S"),
+    *("task_mirror.S", "unwind_orc.S"),
 }
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky
 # place in Unicorn's jump cache costs 30 ns a call and more.

@@ -67,14 +67,10 @@ class Clocks:
         self._source = machine.clock
         words = machine.alloc(64)
         self._counter, self._uptime = words, words + 8
-        self._is_uptime_used = False
         self._local = self._source.nanoseconds()
-        machine.after_slice.append(self.tick)
 
     def tick(self) -> None:
         """Bring the uptime up to date, as the timer interrupt does with jiffies."""
-        if not self._is_uptime_used:
-            return
         jiffies = self._source.now(self._local) // _NS_PER_JIFFY
         self._machine.memory.set_u64(self._uptime, jiffies)
 
@@ -86,7 +82,7 @@ class Clocks:
             case "counter":
                 return self._source.counter(self._counter)
             case "uptime":
-                self._is_uptime_used = True
+                self._machine.set_after_slice(self.tick, True)
                 self.tick()
                 return self._source.word(self._uptime)
             case "x86-tsc":

@@ -51,7 +51,6 @@ class FunctionPids:
         self._has_probe = False
         self._follows_fork = False
         self._trace_everybody()
-        tracing.machine.after_slice.append(self._refill)
 
     @property
     def enabled(self) -> bool:
@@ -94,13 +93,13 @@ class FunctionPids:
         self.ftrace_pid_follow_fork(False)
         self.ftrace_clear_pids()
         self._set_probe(False)
-        self._tracing.machine.after_slice.remove(self._refill)
 
     def ftrace_pid_follow_fork(self, enable: bool) -> None:
         """The option function-fork."""
         if enable == self._follows_fork:
             return
         self._follows_fork = enable
+        self._tracing.machine.set_after_slice(self._refill, enable)
         for name, probe in _FOLLOW:
             self._hang(name, probe, enable)
 
@@ -151,7 +150,6 @@ class FunctionPids:
 
     def _refill(self) -> None:
         """Run after every slice of guest code, which may have made children."""
-        if self._follows_fork:
-            for pids in self._lists.values():
-                if pids is not None:
-                    pids.refill()
+        for pids in self._lists.values():
+            if pids is not None:
+                pids.refill()

@@ -48,7 +48,6 @@ class SchedSwitch:
         self._seen = [0] * len(machine.cpus)
         self._has_probes = False
         saved_cmdlines.on_ref = saved_tgids.on_ref = self._update
-        machine.after_slice.append(self._read_rings)
 
     @property
     def _is_wanted(self) -> bool:
@@ -59,13 +58,12 @@ class SchedSwitch:
         if self._is_wanted == self._has_probes:
             return
         self._has_probes = self._is_wanted
+        self._machine.set_after_slice(self._read_rings, self._has_probes)
         for name, probe in _PROBES:
             self._tracepoints.set_probe(name, self._label(probe), 0, self._has_probes)
 
     def _read_rings(self) -> None:
         """Save what is wanted of the tasks that the probes have seen since the last time."""
-        if not self._is_wanted:
-            return
         for vcpu in self._machine.cpus:
             ring = self._rings + vcpu.number * _RING_BYTES
             count = self._memory.u64(ring)

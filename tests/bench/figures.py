@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -93,9 +93,14 @@ def table(figures: Iterable[Figure]) -> str:
     )
 
 
-def write_json(path: Path, figures: Iterable[Figure]) -> None:
-    """The same for programs, with the machine they were measured on."""
-    host = {"machine": platform.machine(), "kernel": platform.release(), "cpu": _cpu()}
+def write_json(path: Path, figures: Iterable[Figure], loads: Mapping[str, float]) -> None:
+    """The same for programs, with the machine and its load before each group."""
+    host = {
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "cpu": _cpu(),
+        "load": dict(loads),
+    }
     rows = [asdict(figure) for figure in figures]
     path.write_text(json.dumps({"host": host, "figures": rows}, indent=1) + "\n")
 

@@ -95,7 +95,7 @@ def _read_pipe(context: OutputContext, size: int) -> float:
     buffer = RingBuffer(memory, [memory.alloc(4096)], PAGES * BUF_PAGE_SIZE)
     cpu = buffer.cpus[0]
     pages = _pages().words[:PAGES]
-    table = cpu._descriptors(cpu._table, cpu.nr_pages)
+    table = cpu._ring
     for page, address in zip(pages, table[:, 0].tolist(), strict=True):
         memory.write(address, page.tobytes())
     table[:, 1] = RECORDS

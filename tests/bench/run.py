@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import sys
 from pathlib import Path
 
 from bench.figures import Figure, table, write_json
 from bench.peer import peer_figures
 
 GROUPS = ("hot_path", "patching", "output", "mount", "linux")
+
+
+def warning(load: float, cpus: int) -> str:
+    """What to think of figures taken under this load, by the minute before; "" for nothing."""
+    if load < cpus:
+        return ""
+    return (
+        f"load {load:.1f} on {cpus} CPUs: others are at work here. Ratios hold, and the best of"
+        " several runs nearly; medians of times and rates do not."
+    )
 
 
 def main() -> int:
@@ -28,12 +40,16 @@ def main() -> int:
             parser.error(f"no group {group!r}")
     peer = peer_figures(options.peer)
     all_figures: list[Figure] = []
+    loads: dict[str, float] = {}
     for group in options.groups or GROUPS:
+        loads[group] = os.getloadavg()[0]
+        if said := warning(loads[group], len(os.sched_getaffinity(0))):
+            print(f"{group}: {said}", file=sys.stderr, flush=True)
         found = list(importlib.import_module(f"bench.{group}").figures(peer))
-        print(f"== {group}\n{table(found)}\n", flush=True)
+        print(f"== {group}, load {loads[group]:.1f}\n{table(found)}\n", flush=True)
         all_figures += found
     if options.json:
-        write_json(options.json, all_figures)
+        write_json(options.json, all_figures, loads)
     return 0
 
 

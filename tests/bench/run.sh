@@ -3,9 +3,10 @@
 #
 #   tests/bench/run.sh [--json FILE] [--peer FILE] [GROUP...]
 #
-# GROUP is hot_path, patching, output, mount or linux; all by default, which takes some minutes. A machine
-# with nothing else to do gives figures to go by; the ratios hold on a busy one too. The column QEMU
-# is a real Linux 6.1 under QEMU's TCG; --peer gives figures measured on the machine at hand instead.
+# GROUP is hot_path, patching, output, mount or linux; all by default, which takes some minutes. A
+# machine with nothing else to do gives figures to go by; on a busy one, of which a line on stderr
+# warns, the ratios hold. The column QEMU is a real Linux 6.1 under QEMU's TCG; --peer gives figures
+# measured on the machine at hand instead.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"

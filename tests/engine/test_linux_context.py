@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from support.fake_linux import OFFSETS, PREEMPT_ENABLED, FakeLinux, fake_linux
 
 from emulated_kernel.asm_offsets import CONSTANTS as _C
 from ftracefs.errors import TracefsError
+from ftracefs.ring_buffer.pages import decode
 
 TIF_NEED_RESCHED = 1 << 3
 LINE = re.compile(r"^ *(\S+)-(\d+) +\[000\] (\S+) +[\d.]+: (\w+) <-")
@@ -74,6 +76,85 @@ def test_the_flags_are_those_of_linux_words(
     linux.tree.call("add_one", 1)
     ((_, _, seen, _),) = records(linux)
     assert seen == flags  # a call from outside has interrupts off
+
+
+def shown_by_linux(count: int, is_resched: bool, migration: int, irqs_off: bool = True) -> str:
+    """The column of flags, as tracing_gen_ctx_irq_test and trace_print_lat_fmt make it."""
+    bh, hardirq, softirq = count & 0xFE00, count & 0xF0000, count & 0x100
+    off = ".dbD"[irqs_off + 2 * bool(bh)]
+    is_preempt_resched = not count & 0x80000000
+    resched = ".npN"[is_resched + 2 * is_preempt_resched]
+    context = "H" if hardirq and softirq else "h" if hardirq else "s" if softirq else "."
+    levels = [min(number, 15) for number in (count & 0xFF, migration)]
+    return off + resched + context + "".join(f"{level:x}" if level else "." for level in levels)
+
+
+def test_whatever_changes_between_two_calls_of_one_task_is_seen(linux: FakeLinux) -> None:
+    """Each word alone, and back; then what comes."""
+    task = linux.new_task(41, "sh")
+    linux.switch_to(task)
+    linux.tree.echo("function", "current_tracer")
+    quiet = (PREEMPT_ENABLED, False, 0)
+    states = [quiet, (PREEMPT_ENABLED, True, 0), quiet, (PREEMPT_ENABLED, False, 1), quiet]
+    for bits in (1, 0x10, 0x100, 0x200, 0x10000, 0x100000, 0x10100, 0x10302, 0x80000000):
+        states += [(PREEMPT_ENABLED ^ bits, False, 0), quiet]
+    chance = random.Random(6)
+    for _ in range(200):
+        count = chance.choice([0, PREEMPT_ENABLED]) | chance.choice([0, 0x10000, 0x20000])
+        count |= chance.choice([0, 0x100, 0x200, 0x300]) | chance.choice([0, 1, 2, 15, 16, 255])
+        states.append((count, chance.random() < 0.5, chance.choice([0, 0, 1, 15, 16, 65535])))
+    for count, is_resched, migration in states:
+        linux.memory.set_u64(task + OFFSETS.ti_flags, 0x56 | TIF_NEED_RESCHED * is_resched)
+        linux.memory.set_u32(task + OFFSETS.migration_disabled, 0xABCD << 16 | migration)
+        linux.preempt_count(count)
+        linux.tree.call("add_one", 1)
+    assert [flags for _, _, flags, _ in records(linux)] == [shown_by_linux(*s) for s in states]
+
+
+IRQS = """
+FUNC turns_irqs_off
+    cli
+    ret
+ENDFUNC turns_irqs_off
+FUNC_NOTRACE irqs_on_and_off
+    sti
+    call add_one
+    call turns_irqs_off
+    call add_one
+    sti
+    call add_one
+    cli
+    call add_one
+    ret
+ENDFUNC irqs_on_and_off
+"""
+
+
+def test_interrupts_that_go_off_between_two_calls_of_one_task_are_seen(linux: FakeLinux) -> None:
+    ftrace = linux.tree.tracing.ftrace
+    labels = linux.machine.run(lambda: ftrace.load_functions("irqs", IRQS))
+    linux.tree.echo("function", "current_tracer")
+    linux.machine.call(labels["irqs_on_and_off"])
+    assert [(flags, name) for _, _, flags, name in records(linux)] == [
+        (".....", "add_one"),
+        (".....", "turns_irqs_off"),
+        ("d....", "add_one"),
+        (".....", "add_one"),
+        ("d....", "add_one"),
+    ]
+
+
+def test_the_return_of_who_turns_interrupts_off_is_recorded_with_them_off(
+    linux: FakeLinux,
+) -> None:
+    ftrace = linux.tree.tracing.ftrace
+    labels = linux.machine.run(lambda: ftrace.load_functions("irqs", IRQS))
+    linux.tree.echo("turns_irqs_off", "set_ftrace_filter")
+    linux.tree.echo("function_graph", "current_tracer")
+    linux.machine.call(labels["irqs_on_and_off"])
+    pages = linux.machine.run(linux.tree.tracing.global_trace.buffer.snapshot)
+    flags = pages.words.reshape(-1)[decode(pages).at] >> 16 & 0xFF
+    assert flags.tolist() == [0, _C["TRACE_FLAG_IRQS_OFF"]]
 
 
 @pytest.mark.parametrize(("levels", "shown"), [(2, "d...2"), (15, "d...f"), (0x300, "d...f")])

@@ -69,6 +69,37 @@ def test_the_same_functions_are_traced_as_by_the_guests_own_tracer(linux: LinuxS
     assert traced(linux, "cat") == theirs
 
 
+CONTEXTS = "update_curr try_to_wake_up vfs_read tick_sched_timer run_timer_softirq scheduler_tick"
+MIXED = (
+    "for i in 1 2 3; do"
+    " dd if=/dev/zero bs=16k count=400 2> /dev/null | md5sum | cat > /dev/null; done"
+)
+OFTEN = 200
+
+
+def test_each_function_is_called_in_the_contexts_that_the_guests_own_tracer_shows(
+    linux: LinuxShell,
+) -> None:
+    """Interrupts, softirqs, preemption, need_resched: what either saw often the other has seen."""
+    own = "/sys/kernel/tracing"
+    linux.sh(f"cd {own}; echo 8192 > buffer_size_kb; echo '{CONTEXTS}' > set_ftrace_filter; cd /")
+    linux.sh(f"echo function > {own}/current_tracer; {MIXED}; echo 0 > {own}/tracing_on")
+    text = linux.sh(f"cut -c24-90 {own}/trace | awk '/ <-/ {{print $2, $4}}' | sort | uniq -c")
+    linux.sh(f"cd {own}; echo nop > current_tracer; echo 1 > tracing_on; echo > set_ftrace_filter")
+    rows = [line.split() for line in text.splitlines()]
+    theirs = Counter({(flags, name): int(count) for count, flags, name in rows})
+    linux.echo("8192", "buffer_size_kb")
+    linux.echo(CONTEXTS, "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    linux.sh(MIXED)
+    linux.echo("0", "tracing_on")
+    ours = Counter(re.findall(r"\[000\] (\S+) +[\d.]+: ([\w.]+) <-", linux.cat("trace")))
+    often = {what for seen in (theirs, ours) for what, count in seen.items() if count >= OFTEN}
+    assert [what for what in often if not theirs[what] or not ours[what]] == []
+    both = {flags for flags, _ in theirs.keys() & ours.keys()}
+    assert {".....", "d..1.", "d.h..", "dN.2."} <= both
+
+
 def test_records_are_stamped_with_the_guests_own_time(linux: LinuxShell) -> None:
     linux.echo("devkmsg_write", "set_ftrace_filter")
     linux.echo("function", "current_tracer")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 from support.latency import sleep, task
 from support.shell import isolated
+
+PERIOD_S = 600.0  # of a source whose turns are taken by hand here
 
 
 def test_an_idle_cpu_gets_every_second_tick_and_one_with_a_task_each() -> None:
@@ -25,3 +29,42 @@ def test_an_idle_cpu_gets_every_second_tick_and_one_with_a_task_each() -> None:
             before = [ticks(0), ticks(1)]
             machine.run(workload.tick)
             assert ticks(0) == before[0] + 1, "who is not idle is interrupted"
+
+
+def test_a_turn_at_which_nobody_would_get_a_tick_is_left_out() -> None:
+    with isolated(cpus=2) as shell:
+        machine, workload = shell.machine, shell.session.workload
+        workload.start("tick", 1 / PERIOD_S, workload.tick_or_rest)
+        sleep(shell)
+        shell.echo("hrtimer_interrupt", "set_ftrace_filter")
+        shell.echo("function", "current_tracer")
+        assert machine.run(workload.tick_or_rest) == 1, "four turns were before: a fifth"
+        assert [machine.run(workload.tick_or_rest) for _ in range(4)] == [2, 2, 2, 2]
+        for cpu in range(2):
+            trace = shell.cat(f"per_cpu/cpu{cpu}/trace")
+            assert trace.count("hrtimer_interrupt <-") == 4
+
+
+def test_somebody_who_comes_before_such_a_turn_gets_it() -> None:
+    with isolated(cpus=2) as shell:
+        machine, workload, tasks = shell.machine, shell.session.workload, shell.session.tasks
+        workload.start("tick", 1 / PERIOD_S, workload.tick_or_rest)
+        process = task(shell, 500, 120)
+        sleep(shell)
+        shell.echo("hrtimer_interrupt", "set_ftrace_filter")
+        shell.echo("function", "current_tracer")
+
+        def ticks() -> list[int]:
+            traces = [shell.cat(f"per_cpu/cpu{cpu}/trace") for cpu in range(2)]
+            return [trace.count("hrtimer_interrupt <-") for trace in traces]
+
+        started = time.monotonic()
+        assert [machine.run(workload.tick_or_rest) for _ in range(2)] == [1, 2]
+        machine.run(lambda: None)
+        assert ticks() == [1, 1]
+        before = len(machine._timers)
+        machine.run(lambda: tasks.syscall(tasks.task_of(process), "getpid", ()))
+        assert len(machine._timers) == before + 1
+        assert max(due for due, *_ in machine._timers) - started < 1.5 * PERIOD_S
+        assert machine.run(workload.tick_or_rest) == 1
+        assert ticks() == [2, 1], "the idle one has its turn the time after"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support.mounts import ROOT
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import find
@@ -171,6 +174,50 @@ def test_a_package_without_a_kernel_is_no_help(home: Path, names: tuple[str, ...
 def test_a_broken_package_is_no_help(home: Path) -> None:
     (home / "ARCHIVE").write_bytes(b"what is this?" * 100)
     assert "not be fetched (" in reason(home)
+
+
+def test_where_nothing_can_be_kept_that_is_told_and_not_the_nets_fault(home: Path) -> None:
+    (home / "file").write_text("")
+    with pytest.raises(ImageError) as error:
+        find_linux(home / "file" / "cache" / "linux")
+    text = str(error.value)
+    assert f"no other be kept in {home}/file/cache/linux (Not a directory)" in text
+    assert "fetch" not in text
+    assert text.endswith("or make XDG_CACHE_HOME a directory")
+    assert commands(home) == []
+
+
+def test_a_full_disk_leaves_no_half_of_a_kernel(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: Path, write: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(find, "write_file", full)
+    assert "No space left on device" in reason(home)
+    assert list((home / "cache").iterdir()) == []
+
+
+def test_two_that_fetch_it_at_once_both_have_it(home: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from emulated_kernel.linux import find;"
+        " find.BOOT = Path('/nowhere/boot');"
+        " find.MODULES = Path('/nowhere/modules'); print(find.find_linux(Path(sys.argv[1])))"
+    )
+    fetching = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(home / "cache")],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for _ in range(3)
+    ]
+    found = {process.communicate(timeout=60)[0].strip() for process in fetching}
+    kept = home / "cache" / "vmlinuz-6.1.0-9-cloud-amd64"
+    assert found == {str(kept)}
+    assert kept.read_text() == "boot/vmlinuz-6.1.0-9-cloud-amd64"
+    assert list((home / "cache").iterdir()) == [kept]
 
 
 def test_without_a_home_it_is_told_what_to_give(home: Path) -> None:

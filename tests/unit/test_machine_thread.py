@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +14,7 @@ from emulated_kernel.errors import MachineOffError
 from emulated_kernel.machine.thread import MachineThread
 
 TIMEOUT = 20.0
+PERIOD_S = 600.0
 
 
 class Running(MachineThread):
@@ -114,3 +117,41 @@ def test_a_timer_that_is_nearly_due_comes_with_another_one() -> None:
     first = order.index("short")
     assert order[first : first + 3] == ["short", "long", "given back"]
     assert "never" not in order
+
+
+def test_a_timer_says_itself_in_how_many_periods_it_is_due_again() -> None:
+    machine = Waiting()
+    ran: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def work() -> int:
+        ran.put(time.monotonic())
+        return 3
+
+    end = machine.every(PERIOD_S, work, first_s=0.0)
+    at = ran.get(timeout=TIMEOUT)
+    due = machine.run(lambda: [timer[0] for timer in machine._timers])
+    end()
+    machine.close()
+    assert [round((when - at) / PERIOD_S) for when in due] == [3]
+
+
+def test_what_is_called_after_a_slice_may_end_that_itself() -> None:
+    machine = Waiting()
+    called: list[str] = []
+
+    def once() -> None:
+        called.append("once")
+        machine.set_after_slice(once, False)
+
+    def add() -> None:
+        machine.set_after_slice(once, True)
+        machine.set_after_slice(once, True)
+        machine.set_after_slice(always, True)
+
+    def always() -> None:
+        called.append("always")
+
+    machine.run(add)
+    machine.run(lambda: None)
+    machine.close()
+    assert called[:3] == ["once", "always", "always"]

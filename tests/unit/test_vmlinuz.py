@@ -248,6 +248,16 @@ def test_without_the_library_it_is_told_what_to_install(
         load(vmlinuz(packer=packer))
 
 
+def test_a_name_of_more_lines_is_shown_in_one(tmp_path: Path) -> None:
+    file = tmp_path / "a kernel\nof mine\x1b[31m"
+    file.write_bytes(b"what is this?")
+    with pytest.raises(ImageError) as error:
+        load_vmlinuz(file)
+    assert f"{tmp_path}/a kernel\\nof mine\\x1b[31m: not a vmlinuz" in str(error.value)
+    file.write_bytes(vmlinuz())
+    assert load_vmlinuz(file).release == RELEASE
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="No such file"):
         load_vmlinuz(tmp_path / "nothing")

@@ -57,14 +57,12 @@ class EventPids:
         self._lists: dict[EventPidType, TracePidList | None] = dict.fromkeys(EventPidType)
         self._has_probes = False
         self._follows_fork = False
-        tr.tracing.machine.after_slice.append(self._refill)
 
     def free(self) -> None:
         """Take every probe out and give all memory back: the trace array goes."""
         self.trace_event_follow_fork(False)
         for type in EventPidType:
             self.ftrace_clear_event_pids(type)
-        self._tracing.machine.after_slice.remove(self._refill)
 
     def text(self, type: EventPidType) -> str:
         """The file of one list."""
@@ -107,6 +105,7 @@ class EventPids:
         """The option event-fork."""
         if enable != self._follows_fork:
             self._follows_fork = enable
+            self._tracing.machine.set_after_slice(self._refill, enable)
             self._hang(_FOLLOW, enable)
 
     def _watch(self, on: bool) -> None:
@@ -136,7 +135,6 @@ class EventPids:
 
     def _refill(self) -> None:
         """Run after every slice of guest code, which may have made children."""
-        if self._follows_fork:
-            for pids in self._lists.values():
-                if pids is not None:
-                    pids.refill()
+        for pids in self._lists.values():
+            if pids is not None:
+                pids.refill()
