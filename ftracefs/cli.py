@@ -62,7 +62,10 @@ def _what_to_mount() -> argparse.ArgumentParser:
         help="load a module of one's own into that kernel, an object file; may be given repeatedly",
     )
     what.add_argument(
-        "--cpus", type=_cpus, default=2, metavar="N", help="number of vCPUs, 1 to 8 (default 2)"
+        "--cpus",
+        type=_cpus,
+        metavar="N",
+        help="number of vCPUs, 1 to 8 (default 2; 1 for a Linux)",
     )
     what.add_argument(
         "--clock",
@@ -277,7 +280,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         kernel=kernel,
         modules=tuple(Path(module).resolve() for module in arguments.module),
-        cpus=1 if kernel is not None and _is_linux(kernel) else arguments.cpus,
+        cpus=arguments.cpus or (1 if kernel is not None and _is_linux(kernel) else 2),
         clock=arguments.clock,
         isolated=arguments.isolated,
         pure=arguments.pure,
@@ -292,7 +295,7 @@ def _kernel(name: str) -> Path | None:
 
 
 def _is_linux(kernel: Path) -> bool:
-    """Whether it is one that boots, which it does on a machine of one CPU."""
+    """Whether it is one that boots."""
     from emulated_kernel.images import is_linux
 
     return is_linux(kernel)

@@ -43,6 +43,8 @@ class LinuxSession:
         assert options.kernel is not None
         if options.modules:
             raise ImageError("a booted kernel takes no modules of one's own")
+        if options.cpus > 1 and options.clock == "virtual":
+            raise ImageError("in virtual time a booted kernel has one CPU only")
         cache = cache_directory()
         progress = _Progress(options.at_terminal)
         path = options.kernel
@@ -50,7 +52,11 @@ class LinuxSession:
             path = find_linux(cache, lambda text: print(f"ftracefs: {text}", file=sys.stderr))
         self.vmlinux = load_vmlinuz(path)
         self.guest = start(
-            self.vmlinux, cache=cache, progress=progress, is_virtual=options.clock == "virtual"
+            self.vmlinux,
+            cache=cache,
+            progress=progress,
+            cpus=options.cpus,
+            is_virtual=options.clock == "virtual",
         )
         progress.end()
         self.machine = self.guest.machine

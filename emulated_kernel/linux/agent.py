@@ -69,7 +69,8 @@ _WORDS = (
     *("rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9"),
     *("r10", "r11", "r12", "r13", "r14", "r15"),
 )
-_GETPID, _PRCTL, _CLONE3 = 39, 157, 435
+_GETPID, _PRCTL, _SCHED_SETAFFINITY, _CLONE3 = 39, 157, 203, 435
+_CPU = 0  # that they are on
 _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
@@ -205,7 +206,8 @@ class Agents:
 
     @property
     def _gs_base(self) -> int:
-        return self._memory.u64(self._per_cpu_offset)
+        """Of the processor that runs."""
+        return self._memory.u64(self._per_cpu_offset + 8 * self._machine.processors.number)
 
     def _current_task(self) -> int:
         return self._memory.u64(self._gs_base + self._offsets.current)
@@ -250,7 +252,7 @@ class Agents:
         process = self._processes[task] = AgentProcess(pid, task, canary, rsp)
         if is_first:
             self._root = process
-            process.work.append(Work(self.rename(_COMM) if self.is_ready else self._set_up()))
+            process.work.append(Work(self._begin_again() if self.is_ready else self._set_up()))
         elif self._worker is None:
             self._worker = process
         return process
@@ -401,9 +403,13 @@ class Agents:
             self._wants_acting = False
 
     def _stands(self, process: AgentProcess) -> bool:
-        cpu = self._machine.cpu
-        user = (self._user["agent_loop"], self._user["agent_stopped"])
-        return cpu.rip in user and cpu.state.cpl == 3 and self._current() is process
+        processors = self._machine.processors
+        (rip,) = processors.registers(_CPU, "rip")
+        is_in_loop = rip in (self._user["agent_loop"], self._user["agent_stopped"])
+        gs_base = self._memory.u64(self._per_cpu_offset + 8 * _CPU)
+        current = self._memory.u64(gs_base + self._offsets.current)
+        is_current = current == process.task and self._is_same(process)
+        return is_in_loop and processors.cpl(_CPU) == 3 and is_current
 
     def _stands_until(self) -> float | None:
         process = self._standing
@@ -459,6 +465,7 @@ class Agents:
         """Have a process do something; on the machine thread."""
         process.work.append(work)
         self._machine.rouse()
+        self._machine.processors.prefer(_CPU)
         if process is not self._standing and not process.is_in_step:
             self._wake(process)
         return work
@@ -469,6 +476,7 @@ class Agents:
         """Go on with work that sleeps; on the machine thread."""
         work.go_on(perform)
         self._machine.rouse()
+        self._machine.processors.prefer(_CPU)
         self._wake(process)
 
     def _wake(self, process: AgentProcess) -> None:
@@ -646,6 +654,7 @@ class Agents:
 
     def _set_up(self) -> Program[None]:
         """What init's first child does."""
+        yield from self._stay()
         self._memory.enter_engine(self._machine.cpu.page_table_root)
         labels, symbol = self._code.labels, self._vmlinux.symbol
         name = labels["device_name"]
@@ -664,6 +673,16 @@ class Agents:
         if child < 0:
             self.failure = f"clone3: {child}"
         self.is_ready = True
+
+    def _begin_again(self) -> Program[None]:
+        yield from self._stay()
+        yield from self.rename(_COMM)
+
+    def _stay(self) -> Program[None]:
+        """Be on one processor, as all that come from it will."""
+        if self._machine.processors.count > 1:
+            yield Poke((1 << _CPU,))
+            yield SystemCall(_SCHED_SETAFFINITY, (0, 8, self.words))
 
 
 def signed(value: int, bits: int = 64) -> int:

@@ -1,7 +1,7 @@
 """What a boot loader leaves for the kernel (Documentation/x86/boot.rst): the 64-bit protocol.
 
 0x07000  GDT            0x08000  page tables: the first GiB, identity-mapped
-0x10000  boot_params    0x20000  command line
+0x10000  boot_params    0x20000  command line          0xe0000  ACPI tables, if there are any
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _BOOT_FLAG, _HEADER, _PROTOCOL = 0xAA55, b"HdrS", 0x020F
 _UNKNOWN_LOADER, _LOADED_HIGH = 0xFF, 0x01
 
 
-def load_kernel(ram: memoryview, vmlinux: Vmlinux, initramfs: bytes, command_line: str) -> None:
+def load_kernel(
+    ram: memoryview, vmlinux: Vmlinux, initramfs: bytes, command_line: str, *, rsdp: int = 0
+) -> None:
     """Put kernel, initramfs and parameters where the kernel's entry finds them.
 
     Raises ImageError for a kernel that does not fit.
@@ -43,7 +45,7 @@ def load_kernel(ram: memoryview, vmlinux: Vmlinux, initramfs: bytes, command_lin
     if len(line) > COMMAND_LINE_MAX:
         raise ImageError("the kernel's command line is too long")
     ram[COMMAND_LINE : COMMAND_LINE + len(line)] = line
-    ram[BOOT_PARAMS : BOOT_PARAMS + 4096] = _boot_params(at, len(initramfs))
+    ram[BOOT_PARAMS : BOOT_PARAMS + 4096] = _boot_params(at, len(initramfs), rsdp)
     struct.pack_into("<4Q", ram, GDT, 0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)
     struct.pack_into("<Q", ram, TABLES, TABLES + 0x1003)
     struct.pack_into("<Q", ram, TABLES + 0x1000, TABLES + 0x2003)
@@ -52,8 +54,9 @@ def load_kernel(ram: memoryview, vmlinux: Vmlinux, initramfs: bytes, command_lin
         struct.pack_into("<Q", ram, TABLES + 0x2000 + 8 * index, entry)
 
 
-def _boot_params(initramfs: int, initramfs_bytes: int) -> bytes:
+def _boot_params(initramfs: int, initramfs_bytes: int, rsdp: int) -> bytes:
     page = bytearray(4096)
+    struct.pack_into("<Q", page, 0x70, rsdp)
     struct.pack_into("<H", page, 0x1FE, _BOOT_FLAG)
     struct.pack_into("<4sH", page, 0x202, _HEADER, _PROTOCOL)
     struct.pack_into("<BB", page, 0x210, _UNKNOWN_LOADER, _LOADED_HIGH)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulated_kernel.errors import EmulatedKernelError, ImageError
-from emulated_kernel.linux import boot_params, snapshot
+from emulated_kernel.linux import acpi, boot_params, snapshot
 from emulated_kernel.linux.agent import Agents
 from emulated_kernel.linux.archive import Archive, host_archive
 from emulated_kernel.linux.boot_params import load_kernel
@@ -33,9 +33,10 @@ log = logging.getLogger(__name__)
 BOOT_TIMEOUT_S = 300.0
 _STALL_S = 60.0  # of a console on which nothing happens
 COMMAND_LINE = (
-    "console=ttyS0 8250.nr_uarts=2 nolapic noapic acpi=off nosmp nokaslr mitigations=off"
+    "console=ttyS0 8250.nr_uarts=2 noapic nokaslr mitigations=off"
     " tsc=reliable no_timer_check panic=-1 random.trust_cpu=off"
 )
+_ALONE, _SEVERAL = "nolapic acpi=off nosmp", "pnpacpi=off pci=off"
 _POLL_S = 0.2
 
 
@@ -65,6 +66,7 @@ def start(
     cache: Path | None,
     progress: Callable[[str], None] = lambda text: None,
     native: bool | None = None,
+    cpus: int = 1,
     is_virtual: bool = False,
 ) -> LinuxGuest:
     """Restore the kernel from its snapshot in `cache`, or boot it and leave one there.
@@ -77,12 +79,12 @@ def start(
     archive = host_archive(cache, sources)
     file = None
     if cache is not None:
-        file = cache / f"{_key(vmlinux, archive, sources, is_virtual)}{snapshot.SUFFIX}"
-        restored = _restore(vmlinux, file, native, is_virtual)
+        file = cache / f"{_key(vmlinux, archive, sources, cpus, is_virtual)}{snapshot.SUFFIX}"
+        restored = _restore(vmlinux, file, native, cpus, is_virtual)
         if restored is not None:
             return LinuxGuest(vmlinux, *restored, True, time.monotonic() - began)
     progress(f"booting Linux {vmlinux.release}")
-    guest = _boot(vmlinux, archive.make(), progress, native, is_virtual)
+    guest = _boot(vmlinux, archive.make(), progress, native, cpus, is_virtual)
     log.debug("Linux %s booted in %.1f s", vmlinux.release, time.monotonic() - began)
     if file is not None:
         _save(*guest, file)
@@ -96,8 +98,8 @@ def _save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
         log.warning("no snapshot is kept: %s: %s", file.parent, error.strerror)
 
 
-def _key(vmlinux: Vmlinux, archive: Archive, sources: str, is_virtual: bool) -> str:
-    text = f"{vmlinux.digest} {archive.digest} {sources} {COMMAND_LINE} {is_virtual}"
+def _key(vmlinux: Vmlinux, archive: Archive, sources: str, cpus: int, is_virtual: bool) -> str:
+    text = f"{vmlinux.digest} {archive.digest} {sources} {COMMAND_LINE} {cpus} {is_virtual}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -116,12 +118,14 @@ def _sources() -> str:
 _Parts = tuple[PcMachine, Shell, Agents]
 
 
-def _restore(vmlinux: Vmlinux, file: Path, native: bool | None, is_virtual: bool) -> _Parts | None:
+def _restore(
+    vmlinux: Vmlinux, file: Path, native: bool | None, cpus: int, is_virtual: bool
+) -> _Parts | None:
     try:
         with closing(Snapshot(file)) as kept:
             if not kept.is_for(tsc_khz(is_virtual=is_virtual, span_s=0.01)):
                 raise SnapshotError("made where time went at another speed")
-            return _restored(vmlinux, kept, native, is_virtual)
+            return _restored(vmlinux, kept, native, cpus, is_virtual)
     except FileNotFoundError:
         return None
     except SnapshotError as error:
@@ -129,8 +133,10 @@ def _restore(vmlinux: Vmlinux, file: Path, native: bool | None, is_virtual: bool
         return None
 
 
-def _restored(vmlinux: Vmlinux, kept: Snapshot, native: bool | None, is_virtual: bool) -> _Parts:
-    machine = PcMachine(tsc_khz=kept.tsc_khz, is_virtual=is_virtual, native=native)
+def _restored(
+    vmlinux: Vmlinux, kept: Snapshot, native: bool | None, cpus: int, is_virtual: bool
+) -> _Parts:
+    machine = PcMachine(tsc_khz=kept.tsc_khz, cpus=cpus, is_virtual=is_virtual, native=native)
     try:
         shell, agents = Shell(machine), Agents(machine, vmlinux)
         machine.run(lambda: kept.restore(machine, shell, agents))
@@ -146,17 +152,26 @@ def _boot(
     archive: bytes,
     progress: Callable[[str], None],
     native: bool | None,
+    cpus: int,
     is_virtual: bool,
 ) -> _Parts:
     khz = tsc_khz(is_virtual=is_virtual)
-    machine = PcMachine(tsc_khz=khz, is_virtual=is_virtual, native=native)
+    machine = PcMachine(tsc_khz=khz, cpus=cpus, is_virtual=is_virtual, native=native)
     try:
         shell, agents = Shell(machine), Agents(machine, vmlinux)
         watch = _Watch(progress)
         machine.console.on_line = watch.line
         # Loops a jiffy takes, which a kernel would measure: 1000/HZ of the counter's rate, halved.
-        line = f"{COMMAND_LINE} lpj={khz * 2}"
-        machine.run(lambda: load_kernel(memoryview(machine.memory.ram), vmlinux, archive, line))
+        line = f"{COMMAND_LINE} {_ALONE if cpus == 1 else _SEVERAL} lpj={khz * 2}"
+        rsdp = 0 if cpus == 1 else acpi.RSDP
+
+        def load() -> None:
+            ram = memoryview(machine.memory.ram)
+            load_kernel(ram, vmlinux, archive, line, rsdp=rsdp)
+            if rsdp:
+                acpi.write_tables(ram, cpus)
+
+        machine.run(load)
         machine.cpu.boot_state(
             vmlinux.entry,
             boot_params.BOOT_PARAMS,

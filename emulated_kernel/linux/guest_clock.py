@@ -15,6 +15,7 @@ from emulated_kernel.machine.clock import HostTsc, host_tsc_khz
 from emulated_kernel.machine.cpu_state import CpuState
 from emulated_kernel.machine.native_hooks import NativeHooks
 
+TSC_KHZ_STEP = 16  # of the rates a guest can be told: it multiplies with 32 bits
 VIRTUAL_TSC_KHZ = 1_000_000
 _VIRTUAL_BOOT = 1767225600.0  # 2026-01-01 00:00 UTC
 _NEVER = (1 << 64) - 1
@@ -103,4 +104,5 @@ def _ticks(seconds: float) -> int:
 
 def tsc_khz(*, is_virtual: bool, span_s: float = 0.05) -> int:
     """How fast a guest's time stamp counter runs here."""
-    return VIRTUAL_TSC_KHZ if is_virtual else host_tsc_khz(span_s)
+    khz = VIRTUAL_TSC_KHZ if is_virtual else host_tsc_khz(span_s)
+    return khz - khz % TSC_KHZ_STEP

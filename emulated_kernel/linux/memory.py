@@ -10,6 +10,9 @@
 The guest is not told of the RAM behind GUEST_BYTES, so nothing of it is in its page tables until
 the host enters it there. The engine's addresses lie in the last GiB, where the kernel has its fixed
 mappings: in reach of a call from its text and of a 32-bit address, and in every process.
+
+The engine's per-CPU words have one address for all processors: behind it is the page of the one
+that runs. Each page has an address of its own besides, for the host and for guest code.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from collections.abc import Callable
 from emulated_kernel.asm_offsets import PAGE_OFFSET
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.linux.vmlinux import START_KERNEL_MAP
-from emulated_kernel.machine.memory import MIB, Layout, Memory, Region
-from emulated_kernel.machine.page_tables import PAGE, PageTables
+from emulated_kernel.machine.memory import MAX_CPUS, MIB, Layout, Memory, Region
+from emulated_kernel.machine.page_tables import LARGE_PAGE, PAGE, PageTables, small_pages
 
 GUEST_BYTES = 192 * MIB
 ENGINE_TEXT, ENGINE_TEXT_BYTES = 0xFFFFFFFFE0000000, 16 * MIB
@@ -30,8 +33,10 @@ RAM_BYTES = HEAP_PHYS + HEAP_BYTES
 HOST_TEXT = ENGINE_TEXT + ENGINE_TEXT_BYTES - PAGE  # the host's own, in which it may be stopped
 # The per-CPU words and the ops, at the start of the heap, are touched by each record: their entries
 # of the soft TLB (bits 12 to 19) are none with which the engine's text or data begins.
-PERCPU = ENGINE_DATA + 0x5D8000  # the engine's per-CPU words
+PERCPU = ENGINE_DATA + 0x5D8000  # the engine's per-CPU words; behind them each processor's
 _HEAP_OFFSET = 0xE0000
+# Entries for the 4 KiB pages around.
+_WINDOW_TABLE = GUEST_BYTES + PERCPU - ENGINE_TEXT + (MAX_CPUS + 1) * PAGE
 
 _ENGINE = (
     Region(ENGINE_TEXT, ENGINE_TEXT_BYTES, GUEST_BYTES, executable=True),
@@ -52,10 +57,16 @@ PC = Layout(
 
 
 class PcMemory(Memory):
-    """RAM of a PC. `walk` looks an address up in the guest's page tables."""
+    """RAM of a PC of `cpus` processors. `walk` looks an address up in the guest's page tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpus: int = 1) -> None:
         super().__init__(PC)
+        self._cpus = cpus
+        if cpus > 1:
+            region = _ENGINE[1]
+            slot = (PERCPU - region.start) & -LARGE_PAGE
+            small_pages(self.ram, _WINDOW_TABLE, region.physical + slot)
+            self.show_percpu(0)
         self.walk: Callable[[int], int | None] = lambda address: None
 
     def physical(self, address: int, size: int = 1) -> int:
@@ -76,6 +87,16 @@ class PcMemory(Memory):
             return False
         return True
 
+    def percpu(self, number: int) -> int:
+        """The address of a processor's page of words, whoever runs."""
+        return PERCPU if self._cpus == 1 else PERCPU + PAGE * (number + 1)
+
+    def show_percpu(self, number: int) -> None:
+        """Processor `number` runs from now on: its page lies at PERCPU."""
+        at = _WINDOW_TABLE + 8 * (PERCPU >> 12 & 511)
+        linear = _WINDOW_TABLE + 8 * ((PERCPU >> 12) + number + 1 & 511)
+        self.ram[at : at + 8] = self.ram[linear : linear + 8]
+
     def enter_engine(self, root: int) -> None:
         """Enter the host's RAM in the guest's page tables, whose root is at physical `root`.
 
@@ -84,3 +105,5 @@ class PcMemory(Memory):
         tables = PageTables(self.ram, root, 0, 0)
         for region in _ENGINE:
             tables.map(region.start, region.size, region.physical, executable=region.executable)
+        if self._cpus > 1:
+            tables.split(PERCPU, _WINDOW_TABLE)

@@ -1,4 +1,4 @@
-"""A PC that runs a kernel of its own: one processor, RAM, and the devices of the 1980s.
+"""A PC that runs a kernel of its own: processors, RAM, and the devices of the 1980s.
 
 Unlike the built-in machine its guest runs all the time, on the machine thread, between the jobs of
 others. It stands still at `hlt` until a device wants something. Time is the host's or virtual
@@ -11,10 +11,11 @@ dead: `failure` says why, what is asked of it raises GuestDeadError, and the hos
 
 from __future__ import annotations
 
+import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,15 +23,16 @@ from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.assembly import Assembly
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
-from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart
-from emulated_kernel.linux.guest_clock import GuestClock, RealClock, VirtualClock
+from emulated_kernel.linux.acpi import PowerManagement
+from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart, lapic
+from emulated_kernel.linux.guest_clock import TSC_KHZ_STEP, GuestClock, RealClock, VirtualClock
 from emulated_kernel.linux.memory import (
     ENGINE_TEXT,
     ENGINE_TEXT_BYTES,
     HOST_TEXT,
-    PERCPU,
     PcMemory,
 )
+from emulated_kernel.linux.processors import Processors
 from emulated_kernel.linux.vmlinux import Vmlinux
 from emulated_kernel.machine import thread
 from emulated_kernel.machine.base import EmulatedMachine, Processor
@@ -51,24 +53,33 @@ STACK_BYTES = 16384  # THREAD_SIZE, of the guest's too
 _SYSV_ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 CONSOLE_BYTES, _LINE_BYTES = 1 << 18, 1 << 12
 _APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
-_CRYSTAL_HZ = 1_000_000
+_CRYSTAL_HZ = 1_000_000 * TSC_KHZ_STEP  # of the APICs' timers, too
+_TOPOLOGY, _TOPOLOGY_V2 = 0x0B, 0x1F
 
 
 class GuestDeadError(EmulatedKernelError):
     """The guest runs no more."""
 
 
-def cpuid_leaves(tsc_khz: int) -> dict[int, Cpuid]:
-    """What is told otherwise than the model would: no APIC, and how fast the counter runs."""
+def cpuid_leaves(tsc_khz: int, cpus: int = 1) -> list[Mapping[int, Cpuid]]:
+    """What is told otherwise than the model would: which processor of how many, and how fast its
+    counter runs. One alone has no APIC."""
     _, *vendor = native_cpuid(0)
     eax, ebx, ecx, edx = native_cpuid(1)
     mhz = tsc_khz // 1000
-    return {
-        0x00: (0x16, vendor[0], vendor[1], vendor[2]),
-        0x01: (eax, ebx, ecx & ~(_TSC_DEADLINE | _X2APIC | _RDRAND), edx & ~_APIC),
-        0x15: (1000, tsc_khz, _CRYSTAL_HZ, 0),
-        0x16: (mhz, mhz, 100, 0),
-    }
+    ecx &= ~(_TSC_DEADLINE | _X2APIC | _RDRAND)
+    edx = edx | _APIC if cpus > 1 else edx & ~_APIC
+    return [
+        {
+            0x00: (0x16, vendor[0], vendor[1], vendor[2]),
+            0x01: (eax, ebx & 0x00FFFFFF | number << 24, ecx, edx),
+            _TOPOLOGY: (0, 0, 0, 0),
+            0x15: (1000, tsc_khz // TSC_KHZ_STEP, _CRYSTAL_HZ, 0),
+            0x16: (mhz, mhz, 100, 0),
+            _TOPOLOGY_V2: (0, 0, 0, 0),
+        }
+        for number in range(cpus)
+    ]
 
 
 class Console:
@@ -99,11 +110,12 @@ class Console:
 
 
 class PcProcessor(Processor):
-    """The PC's processor as the engine sees it."""
+    """One of the PC's processors as the engine sees it."""
 
-    def __init__(self, cpu: PcCpu, memory: PcMemory) -> None:
-        super().__init__(0, memory, PERCPU)
-        self._cpu = cpu
+    def __init__(self, number: int, machine: PcMachine) -> None:
+        super().__init__(number, machine.memory, machine.memory.percpu(number))
+        self._machine = machine
+        machine.memory.set_u32(self.percpu + CONSTANTS["CPU_NUMBER"], number)
         self._current_at = self._pid = 0
 
     def knows(self, current_at: int, pid: int) -> None:
@@ -115,31 +127,37 @@ class PcProcessor(Processor):
         return self.memory.u32(self.memory.u64(self._current_at) + self._pid)
 
     def get(self, *names: str) -> tuple[int, ...]:
-        return self._cpu.get(*names)
+        return self._machine.processors.registers(self.number, *names)
 
     def set(self, **values: int) -> None:
-        self._cpu.set(**values)
+        self._machine.processors.switch_to(self.number)
+        self._machine.cpu.set(**values)
 
 
 class PcMachine(EmulatedMachine):
     """The machine, switched off until `power_on`.
 
     `console` is what the first serial line shows; the second one is `line`, whose bytes go to
-    `on_line_output`.
+    `on_line_output`. Of several processors one runs at a time (processors.py).
     """
 
     memory: PcMemory
     cpus: list[PcProcessor]
 
     def __init__(
-        self, *, tsc_khz: int, is_virtual: bool = False, native: bool | None = None
+        self,
+        *,
+        tsc_khz: int,
+        cpus: int = 1,
+        is_virtual: bool = False,
+        native: bool | None = None,
     ) -> None:
         super().__init__()
         self.tsc_khz = tsc_khz
-        self.memory = PcMemory()
+        self.memory = PcMemory(cpus)
         self.console = Console()
         self.on_line_output: Callable[[int], None] = lambda byte: None
-        self.pic = Pic(lambda: self.cpu.hooks.want_interrupt())
+        self.pic = Pic(lambda: self._want_interrupt())
         self.pit = Pit(lambda: self.time.seconds(), self._deadline_changed)
         self.line = Uart(_COM2, lambda byte: self.on_line_output(byte), self._raise(_COM2_LINE))
         com1 = Uart(_COM1, self.console.put, self._raise(_COM1_LINE))
@@ -150,26 +168,42 @@ class PcMachine(EmulatedMachine):
             "com2": self.line,
             "cmos": Cmos(lambda: self.time.date()),
         }
+        leaves = cpuid_leaves(tsc_khz, cpus)
+        self.processors = Processors(
+            cpus,
+            self.memory,
+            self.pic,
+            leaves,
+            apic_hz=_CRYSTAL_HZ,
+            stands_until=lambda: self.stands_until(),
+            switched=self._show_open_records,
+            now=lambda: self.time.seconds(),
+            wanted=lambda: self.cpu.hooks.want_turn(),
+            changed=self._deadline_changed,
+        )
+        others = [Keyboard()] if cpus == 1 else [Keyboard(), PowerManagement()]
         self.cpu = PcCpu(
             self.memory.ram,
-            Bus([*self.devices.values(), Keyboard()]),
-            cpuid_leaves(tsc_khz),
+            Bus([*self.devices.values(), *others]),
+            leaves[0],
+            registers=(lapic.BASE, self.processors) if cpus > 1 else None,
             native=native_hooks_work() if native is None else native,
             counted=is_virtual,
             on_interrupt=self._on_interrupt,
         )
         self._virtual = VirtualClock(self.cpu.hooks) if is_virtual else None
         self.time: GuestClock = self._virtual or RealClock(self.cpu.state)
+        self.processors.attach(self.cpu)
         self.memory.walk = self.cpu.physical
-        self.cpus = [PcProcessor(self.cpu, self.memory)]
+        self.cpus = [PcProcessor(number, self) for number in range(cpus)]
         # By the address behind a hypercall of the host's own code in the guest.
         self.host_stops: dict[int, Callable[[], bool]] = {}
-        self.before_guest: Callable[[], None] = lambda: None  # it is about to run on
-        self.stands_until: Callable[[], float | None] = lambda: None  # no longer, for the host
+        # Both of the first processor: it is about to run on; how long it stands still for the host.
+        self.before_guest: Callable[[], None] = lambda: None
+        self.stands_until: Callable[[], float | None] = lambda: None
         self.failure: str | None = None
         self.on_failure: list[Callable[[], None]] = []
         self._is_on = self._has_engine = False
-        self._is_halted = False
         self._is_driven = False
         self._interrupts = 0
         self._is_at_rest = False
@@ -194,7 +228,8 @@ class PcMachine(EmulatedMachine):
 
     def _set_clock(self, start_ns: int) -> None:
         guest = GuestTime(lambda: self.time.tsc, self.tsc_khz, start_ns)
-        self.clock = ClockSource(self.memory, [PERCPU], "real", guest=guest)
+        percpu = [cpu.percpu for cpu in self.cpus]
+        self.clock = ClockSource(self.memory, percpu, "real", guest=guest)
 
     def close(self) -> None:
         super().close()
@@ -226,31 +261,50 @@ class PcMachine(EmulatedMachine):
     def raise_line(self, line: int) -> None:
         """An edge on an interrupt line."""
         self.pic.raise_line(line)
-        self.cpu.hooks.want_interrupt()
+        self._want_interrupt()
+
+    def _want_interrupt(self) -> None:
+        """A device's interrupt waits, for the first processor."""
+        if self.processors.number == 0:
+            self.cpu.hooks.want_interrupt()
+        else:
+            self.cpu.hooks.want_turn()
+
+    @property
+    def _deadline(self) -> float | None:
+        """When a timer is due."""
+        return min(
+            (end for end in (self.pit.deadline, *self.processors.deadlines()) if end is not None),
+            default=None,
+        )
 
     def _deadline_changed(self) -> None:
         if self._virtual is None:
             with self._clock_changed:
                 self._clock_changed.notify()
         else:
-            ends = [end for end in (self.pit.deadline, self._rest_by) if end is not None]
+            every = (self._deadline, self._rest_by, self.processors.turn_ends)
+            ends = [end for end in every if end is not None]
             self._virtual.stop_at(min(ends, default=None))
 
     def _nag(self) -> None:
         """Stop the guest when its timer is due, until it has been seen to."""
         while not self._off.is_set():
             with self._clock_changed:
-                deadline = self.pit.deadline
-                left = None if deadline is None else deadline - time.monotonic()
+                ends = [end for end in (self._deadline, self.processors.turn_ends) if end]
+                left = min(ends) - time.monotonic() if ends else None
                 if left is None or left > 0:
                     self._clock_changed.wait(left)
                     continue
-            self.cpu.hooks.want_interrupt()
+            if self.processors.count == 1:
+                self.cpu.hooks.want_interrupt()
+            else:
+                self.cpu.hooks.want_turn()
             self._off.wait(_NAG_S)
 
     def _on_interrupt(self, vector: int) -> bool:
         """A hypercall of the engine's code, or int3 while text is being patched."""
-        processor = self.cpus[0]
+        processor = self.cpus[self.processors.number]
         if vector == INT3:
             return processor.int3 is not None and processor.int3(
                 processor, processor.get("rip")[0] - 1
@@ -287,8 +341,7 @@ class PcMachine(EmulatedMachine):
     def _come_to_rest(self) -> None:
         if self._rest_by is None or self._virtual is None:
             return
-        is_idle = self._is_halted and self.pic.pending is None
-        if is_idle or self._virtual.seconds() >= self._rest_by:
+        if not self.processors.somebody_may_go_on or self._virtual.seconds() >= self._rest_by:
             self._is_at_rest, self._rest_by = True, None
             callbacks, self._on_rest = self._on_rest, []
             for callback in callbacks:
@@ -297,16 +350,12 @@ class PcMachine(EmulatedMachine):
     def _background_due(self) -> float | None:
         if not self._is_on or self._is_at_rest or self.failure is not None:
             return None
-        if self.pic.pending is not None:
+        if self.processors.somebody_may_go_on:
             return 0.0
-        if self._is_halted and self._virtual is not None:
-            return None if self.pit.deadline is None else 0.0
-        if self._is_halted:
-            return self.pit.deadline
-        until = self.stands_until()
-        if until is None or self.pit.deadline is None:
-            return until or 0.0
-        return min(until, self.pit.deadline)
+        ends = [end for end in (self._deadline, self.stands_until()) if end is not None]
+        if self._virtual is not None:
+            return 0.0 if ends else None
+        return min(ends, default=None)
 
     def _interrupt_background(self) -> None:
         self.cpu.hooks.want_turn()
@@ -328,36 +377,39 @@ class PcMachine(EmulatedMachine):
 
     def _run_guest(self) -> None:
         cpu, state = self.cpu, self.cpu.state
-        self.before_guest()
-        if self.failure is not None:
-            return
         cpu.hooks.clear_interrupt()
         self._skip_idle_time()
         if self.pit.expire():
             self.pic.raise_line(_TIMER_LINE)
-        line = self.pic.pending
-        if line is not None and state.may_be_interrupted:
-            cpu.deliver_interrupt(self.pic.acknowledge(line))
+        processors = self.processors
+        processors.take_turns()
+        if processors.number == 0:
+            self.before_guest()
+            if self.failure is not None:
+                return
+        waits = processors.has_interrupt()
+        if waits and state.may_be_interrupted:
+            cpu.deliver_interrupt(processors.acknowledge())
             self._interrupts += 1
-            self._is_halted = False
-            line = self.pic.pending
-        elif self._is_halted or self.stands_until() is not None:
+            processors.is_halted = False
+            waits = processors.has_interrupt()
+        elif processors.is_halted or processors.stands:
             return
-        if line is not None:
+        if waits:
             cpu.hooks.want_interrupt()
         if cpu.run() is Stop.HALT:
             state.end_interrupt_shadow()
+            processors.is_halted = True
             if not cpu.is_behind_hlt:
                 self.die(f"triple fault at {cpu.rip:#x}")
-            elif not state.may_be_interrupted:
+            elif processors.all_have_stopped:
                 self.die("the guest has halted for good")
-            self._is_halted = True
 
     def _skip_idle_time(self) -> None:
-        deadline = self.pit.deadline
+        deadline = self._deadline
         if self._virtual is None or deadline is None:
             return
-        if self._is_halted and self.pic.pending is None:
+        if not self.processors.somebody_may_go_on:
             self._virtual.jump_to(deadline)
 
     def run_guest(self) -> None:
@@ -399,7 +451,7 @@ class PcMachine(EmulatedMachine):
 
     def let_guest_run(self) -> None:
         """Between two steps of a text patch: the guest goes on, and may meet an int3 of ours."""
-        if not self._is_on or self._is_halted or self._is_at_rest:
+        if not self._is_on or not self.processors.somebody_may_go_on or self._is_at_rest:
             return
         hooks = self.cpu.hooks
         hooks.clear_turn()
@@ -424,14 +476,16 @@ class PcMachine(EmulatedMachine):
     def save_devices(self) -> dict[str, Any]:
         """What `restore_devices` takes; on the machine thread."""
         devices = {name: device.save() for name, device in self.devices.items()}
-        return {"devices": devices, "halted": self._is_halted, "interrupts": self._interrupts}
+        processors = self.processors.save(lambda state: base64.b64encode(state).decode())
+        return {"devices": devices, "processors": processors, "interrupts": self._interrupts}
 
     def restore_devices(self, saved: dict[str, Any]) -> None:
         """A guest that was kept had been told all that was wanted of it."""
         self._is_at_rest = self.time.is_virtual
         for name, device in self.devices.items():
             device.restore(saved["devices"][name])
-        self._is_halted, self._interrupts = saved["halted"], saved["interrupts"]
+        self.processors.restore(saved["processors"], base64.b64decode)
+        self._interrupts = saved["interrupts"]
 
     # --- the engine's side -----------------------------------------------------------------------
 
@@ -447,25 +501,34 @@ class PcMachine(EmulatedMachine):
     def take_kernel(self, image: KernelImage, vmlinux: Vmlinux) -> None:
         """What runs is `image`: from now on functions of it and of the engine can be called."""
         self.image = image
-        self._gs_base = self.memory.u64(vmlinux.symbol("__per_cpu_offset"))
+        offsets = vmlinux.symbol("__per_cpu_offset")
+        self._gs_bases = [self.memory.u64(offsets + 8 * cpu.number) for cpu in self.cpus]
         assert image.linux is not None
-        self._preempt_count_at = self._gs_base + image.linux.preempt_count
-        self.cpus[0].knows(self._gs_base + image.linux.current, image.linux.pid)
+        for cpu, base in zip(self.cpus, self._gs_bases, strict=True):
+            cpu.knows(base + image.linux.current, image.linux.pid)
         self._set_clock(self._sched_clock_start(vmlinux))
         hooks = self.cpu.hooks
         hooks.set("uninterrupted_start", ENGINE_TEXT)
         hooks.set("uninterrupted_bytes", HOST_TEXT - ENGINE_TEXT)
         self._has_engine = True
         self._stack = self.alloc(STACK_BYTES) + STACK_BYTES
-        records = self.memory.physical(PERCPU + CONSTANTS["OPEN_RECORDS"])
-        hooks.set("open_records", self.memory.host_address + records)
+        self._show_open_records()
+
+    def _show_open_records(self) -> None:
+        """Have the hooks look at the word of the processor that runs."""
+        if self._has_engine:
+            percpu = self.memory.physical(self.cpus[self.processors.number].percpu)
+            at = self.memory.host_address + percpu + CONSTANTS["OPEN_RECORDS"]
+            self.cpu.hooks.set("open_records", at)
 
     def _sched_clock_start(self, vmlinux: Vmlinux) -> int:
         """What local_clock() would have been at 0 of the counter (arch/x86/kernel/tsc.c)."""
         cyc2ns, offset = (vmlinux.symbols.get(n) for n in ("cyc2ns", "__sched_clock_offset"))
         if cyc2ns is None or offset is None:
             return 0
-        words = self.memory.u64(self._gs_base + cyc2ns + _CYC2NS_OFFSET) + self.memory.u64(offset)
+        words = self.memory.u64(self._gs_bases[0] + cyc2ns + _CYC2NS_OFFSET) + self.memory.u64(
+            offset
+        )
         return ((words + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
 
     def flush_text(self, start: int, end: int) -> None:
@@ -483,14 +546,16 @@ class PcMachine(EmulatedMachine):
         """Wherever the guest stands, it is not in the engine's code: as if by an NMI."""
         self.check_alive()
         cpu = self.cpu
-        saved, halted = cpu.state.save(), self._is_halted
+        saved, halted = cpu.state.save(), self.processors.is_halted
+        gs_base = self._gs_bases[self.processors.number]
         stack = self._stack - 64
         for index, value in enumerate(arguments[len(_SYSV_ARGUMENTS) :]):
             self.memory.set_u64(stack + 8 + 8 * index, value)
         self.memory.set_u64(stack, self._return)
-        cpu.enter_kernel(address, stack, self._gs_base)
+        cpu.enter_kernel(address, stack, gs_base)
         cpu.set(**dict(zip(_SYSV_ARGUMENTS, arguments, strict=False)))
-        count_at = self._preempt_count_at
+        assert self.image.linux is not None
+        count_at = gs_base + self.image.linux.preempt_count
         count = self.memory.u32(count_at)
         outer, self._running, self._slice_since = self._running, cpu, time.monotonic()
         if self._virtual is not None:
@@ -513,13 +578,13 @@ class PcMachine(EmulatedMachine):
             self._timed_out = False
             self._running, self._slice_since = outer, time.monotonic()
             cpu.state.restore(saved, forget_translations=False)
-            self._is_halted = halted
+            self.processors.is_halted = halted
             if self._virtual is not None:
                 self._deadline_changed()
 
     def forget_frames(self, stack_end: int) -> None:
         """Calls on a stack that will not return: their frames go off the shadow stack."""
-        memory, task = self.memory, self.cpus[0].current
+        memory, task = self.memory, self.cpus[self.processors.number].current
         if not task:
             return
         base, top = (memory.u64(task + CONSTANTS[f"TASK_RET_{end}"]) for end in ("BASE", "TOP"))

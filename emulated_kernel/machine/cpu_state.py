@@ -36,9 +36,11 @@ EFLAGS_TF, EFLAGS_IF, EFLAGS_NT, EFLAGS_RF, EFLAGS_VM = 0x100, 0x200, 0x4000, 0x
 HF_CPL, HF_INHIBIT_IRQ = 3, 8
 _HF_ADDSEG, _HF_CODE64, _HF_32 = 0x40, 0x8000, 0x30
 FLAT_CODE, FLAT_DATA = 0x00A09B00, 0x00C09300
+_REAL_CODE, _REAL_DATA = 0x00009B00, 0x00009300
 _CPU_ENV_POINTER = 0x128  # CPUState.env_ptr
 _SCANNED, _BEHIND = 8192, 65536
 _PROBE_AT, _PROBE_VECTOR = 0x3000, 0x81
+_tlb_flush = C.CFUNCTYPE(None, C.c_void_p)(("tlb_flush_x86_64", uclib))
 
 
 class UnicornMismatch(EmulatedKernelError):
@@ -161,6 +163,11 @@ class CpuState:
     def cpl(self) -> int:
         return self.d[_HFLAGS] & HF_CPL
 
+    @staticmethod
+    def cpl_of(saved: bytes) -> int:
+        """The same of a saved state."""
+        return saved[4 * _HFLAGS] & HF_CPL if saved else 0
+
     def selector(self, segment: int) -> int:
         return self.d[_SEGMENT_SELECTOR + 6 * segment]
 
@@ -181,6 +188,21 @@ class CpuState:
             self.set_segment(SS, ss, FLAT_DATA | cpl << 13)
         hflags = self.d[_HFLAGS] & ~(HF_CPL | _HF_ADDSEG)
         self.d[_HFLAGS] = hflags | cpl | _HF_CODE64 | _HF_32
+
+    def begin_real_mode(self, page: int) -> None:
+        """In front of the first instruction of a page of the first MiB, protection being off."""
+        for segment in range(6):
+            self.set_segment(segment, 0, _REAL_DATA)
+            self.d[_SEGMENT_LIMIT + 6 * segment] = 0xFFFF
+        self.d[_SEGMENT_SELECTOR + 6 * CS] = page << 8
+        self.q[_SEGMENT_BASE + 3 * CS] = page << 12
+        self.d[_SEGMENT_FLAGS + 6 * CS] = _REAL_CODE
+        for index in range(16):
+            self.q[index] = 0
+        self.q[RIP] = 0
+        self.eflags = 2
+        self.d[_HFLAGS] = _HF_ADDSEG
+        self.forget_exception()
 
     # --- exceptions ------------------------------------------------------------------------------
 
@@ -218,4 +240,4 @@ class CpuState:
             raise UnicornMismatch("a saved vCPU of another layout")
         C.memmove(self.address, saved, len(saved))
         if forget_translations:
-            C.CFUNCTYPE(None, C.c_void_p)(("tlb_flush_x86_64", uclib))(self.cpu_address)
+            _tlb_flush(self.cpu_address)

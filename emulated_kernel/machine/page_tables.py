@@ -45,6 +45,14 @@ class PageTables:
                 raise EmulatedKernelError(f"{address:#x} is mapped already")
             struct.pack_into("<Q", self._ram, at, wanted)
 
+    def split(self, address: int, table: int) -> None:
+        """Have `table` (see small_pages) in place of the large page at `address`."""
+        at = self.root
+        for shift in (39, 30):
+            at = self._next(at + 8 * (address >> shift & 511))
+        entry = table | _PRESENT | _WRITE | _ACCESSED
+        struct.pack_into("<Q", self._ram, at + 8 * (address >> 21 & 511), entry)
+
     def _next(self, at: int) -> int:
         """The table that the entry at `at` leads to, made when missing."""
         entry = self._get(at)
@@ -60,3 +68,10 @@ class PageTables:
 
     def _get(self, at: int) -> int:
         return int(struct.unpack_from("<Q", self._ram, at)[0])
+
+
+def small_pages(ram: mmap.mmap, table: int, physical: int) -> None:
+    """Fill a table with the 4 KiB pages of data of the 2 MiB at `physical`."""
+    bits = _PRESENT | _WRITE | _ACCESSED | _DIRTY | _NX
+    entries = [(physical + PAGE * index) | bits for index in range(512)]
+    struct.pack_into("<512Q", ram, table, *entries)

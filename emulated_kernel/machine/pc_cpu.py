@@ -1,10 +1,11 @@
 """The processor of a PC: one Unicorn instance that boots a kernel as a real one would.
 
 It has no more than Unicorn gives: exceptions and interrupts go through the guest's own IDT, ports
-lead to `Ports`. With `native` hooks (native_hooks.py) no Python runs for exceptions and system
-calls; without them everything is done here, several times slower and with the same result, but for
-code that is written through another mapping than it runs in. Left out: the local APIC, MSRs that
-Unicorn does not know, 32-bit system calls.
+lead to `Ports` and one page of memory to `Registers`. With `native` hooks (native_hooks.py) no
+Python runs for exceptions and system calls; without them everything is done here, several times
+slower and with the same result, but for code that is written through another mapping than it runs
+in. Left out: MSRs that Unicorn does not
+know, 32-bit system calls.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ from emulated_kernel.machine.unicorn_abi import (
 
 KNOWN_UNICORN = "2.1.4"
 _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
-_HIGH_DEVICES = 0xFEC00000, 0x400000  # APICs, as memory that nobody answers from
+_HIGH_DEVICES = 0xFEC00000, 0xFF000000  # APICs, as memory that nobody answers from
 _TRANSLATION_BYTES = 256 << 20
 _WITH_ERROR_CODE = {8, 10, 11, 12, 13, 14, 17, 21}
 INT3, _INVALID_OPCODE, _GENERAL_PROTECTION = 3, 6, 13
 _EFER, _SCE_LME_LMA, _NXE = 0xC0000080, 0x501, 0x800
 _SYSCALL_BYTES = _INT_BYTES = 2
 _HLT = 0xF4
+_PAGE = 4096
 _WORDS = {
     **{name: index for index, name in enumerate(cpu_state.GENERAL)},
     "rip": cpu_state.RIP,
@@ -67,6 +69,8 @@ _INTERRUPT = C.CFUNCTYPE(None, C.c_void_p, C.c_uint32, C.c_void_p)
 _INVALID = C.CFUNCTYPE(C.c_bool, C.c_void_p, C.c_void_p)
 _SYSCALL = C.CFUNCTYPE(None, C.c_void_p, C.c_void_p)
 _CPUID = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_void_p)
+_READ = C.CFUNCTYPE(C.c_uint64, C.c_void_p, C.c_uint64, C.c_uint, C.c_void_p)
+_WRITE = C.CFUNCTYPE(None, C.c_void_p, C.c_uint64, C.c_uint, C.c_uint64, C.c_void_p)
 
 
 class Ports(Protocol):
@@ -76,11 +80,23 @@ class Ports(Protocol):
     def write(self, port: int, size: int, value: int) -> None: ...
 
 
+class Registers(Protocol):
+    """Who answers reads and writes of the four bytes at an offset."""
+
+    def read(self, offset: int) -> int: ...
+    def write(self, offset: int, value: int) -> None: ...
+
+
 class Stop(Enum):
     """Why a PC's processor stands still."""
 
     HALT = auto()  # `hlt`
     TOLD = auto()  # an interrupt can be delivered, or somebody wants a turn
+
+
+def register_word(name: str) -> int:
+    """Which word of a saved state a register is; of `eflags` without the arithmetic ones."""
+    return cpu_state.EFLAGS if name == "eflags" else _WORDS[name]
 
 
 def native_cpuid(leaf: int) -> Cpuid:
@@ -107,6 +123,7 @@ class PcCpu:
     True goes to the guest, and a hypercall as the fault that it is there. What `ports` or
     `on_interrupt` raise is kept and raised by `run`. `counted`: the time stamp counter is the
     hooks' `ticks`, one for each byte of code, and it stops at `deadline`.
+    `registers` are in the page at a physical address among the high devices'.
     """
 
     def __init__(
@@ -117,6 +134,7 @@ class PcCpu:
         *,
         native: bool,
         counted: bool = False,
+        registers: tuple[int, Registers] | None = None,
         on_interrupt: Callable[[int], bool] = lambda vector: False,
     ) -> None:
         self._ram = ram
@@ -128,11 +146,12 @@ class PcCpu:
         self._uc.ctl_set_tcg_buffer_size(_TRANSLATION_BYTES)
         self._uc.ctl_set_cpu_model(_MODEL)
         self._uc.mem_map_ptr(0, len(ram), UC_PROT_ALL, C.c_void_p(ram_address))
-        self._uc.mem_map(*_HIGH_DEVICES, UC_PROT_ALL)
+        self._callbacks: list[Any] = []
+        self._map_devices(registers)
         check_exits_at_blocks_only(self._uc)
         self.state = CpuState(self._uc, ram)
         self._ports = ports
-        self._cpuid = dict(cpuid)
+        self.cpuid = cpuid
         self._on_interrupt = on_interrupt
         self._error: BaseException | None = None
         self.is_native = native
@@ -145,8 +164,34 @@ class PcCpu:
 
     # --- hooks -----------------------------------------------------------------------------------
 
+    def _map_devices(self, registers: tuple[int, Registers] | None) -> None:
+        start, end = _HIGH_DEVICES
+        if registers is not None:
+            page, self._registers = registers
+            self._uc.mem_map(start, page - start, UC_PROT_ALL)
+            start = page + _PAGE
+            read, write = _READ(self._read_register), _WRITE(self._write_register)
+            self._callbacks += [read, write]
+            arguments = [C.c_uint64(page), C.c_size_t(_PAGE), read, None, write, None]
+            status = uclib.uc_mmio_map(self._handle, *arguments)
+            if status:
+                raise EmulatedKernelError(f"uc_mmio_map: {status}")
+        self._uc.mem_map(start, end - start, UC_PROT_ALL)
+
+    def _read_register(self, _uc: int, offset: int, _size: int, _data: int) -> int:
+        try:
+            return self._registers.read(offset)
+        except BaseException as error:
+            self._fail(error)
+            return 0
+
+    def _write_register(self, _uc: int, offset: int, _size: int, value: int, _data: int) -> None:
+        try:
+            self._registers.write(offset, value & 0xFFFFFFFF)
+        except BaseException as error:
+            self._fail(error)
+
     def _install(self, native: bool, counted: bool) -> None:
-        self._callbacks: list[Any] = []
         hooks = self.hooks
         if counted:
             self._hook_address(UC_HOOK_BLOCK, hooks.address("native_counted_block"))
@@ -205,7 +250,7 @@ class PcCpu:
 
     def _cpuid_instruction(self, _uc: int, _data: int) -> int:
         q = self.state.q
-        answer = self._cpuid.get(q[0] & 0xFFFFFFFF)
+        answer = self.cpuid.get(q[0] & 0xFFFFFFFF)
         if answer is None:
             return 0
         q[0], q[3], q[1], q[2] = answer
@@ -400,6 +445,25 @@ class PcCpu:
             state.q[index] = 0
         state.q[6], state.q[4], state.q[cpu_state.RIP] = boot_params, stack, entry
         state.eflags = 2
+
+    def startup_state(self, vector: int) -> bytes:
+        """The state of a processor that a STARTUP interrupt has told where to begin, in real mode.
+
+        What INIT leaves as it is (MSRs, the time stamp counter) is this one's. SDM, volume 3, table
+        "Processor State Following ..., or INIT".
+        """
+        uc, state = self._uc, self.state
+        saved = state.save()
+        uc.reg_write(x86_const.UC_X86_REG_CR0, 0x60000010)
+        uc.msr_write(_EFER, 0)
+        uc.reg_write(x86_const.UC_X86_REG_CR4, 0)
+        uc.reg_write(x86_const.UC_X86_REG_CR3, 0)
+        for register in (x86_const.UC_X86_REG_IDTR, x86_const.UC_X86_REG_GDTR):
+            uc.reg_write(register, (0, 0, 0xFFFF, 0))
+        state.begin_real_mode(vector)
+        started = state.save()
+        state.restore(saved)
+        return started
 
     def set_tables(self, *, idt: int, syscall: int, fmask: int) -> None:
         """What a kernel sets up by itself: for a guest that does not."""

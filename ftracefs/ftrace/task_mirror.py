@@ -46,11 +46,12 @@ class TaskMirrors:
 
     def _rename(self) -> None:
         """Give who was last seen the name that it has now, as guest code does at a switch."""
-        memory, offsets, cpu = self._memory, self._offsets, self._machine.cpus[0]
-        task, mirror = cpu.word("MIRRORED_TASK"), cpu.word("CURRENT_TASK")
-        if task and memory.u64(task + offsets.stack_canary) == cpu.word("MIRRORED_CANARY"):
-            name = memory.read(task + offsets.comm, _COMM_BYTES)
-            memory.write(mirror + CONSTANTS["TASK_COMM"], name)
+        memory, offsets = self._memory, self._offsets
+        for cpu in self._machine.cpus:
+            task, mirror = cpu.word("MIRRORED_TASK"), cpu.word("CURRENT_TASK")
+            if task and memory.u64(task + offsets.stack_canary) == cpu.word("MIRRORED_CANARY"):
+                name = memory.read(task + offsets.comm, _COMM_BYTES)
+                memory.write(mirror + CONSTANTS["TASK_COMM"], name)
 
     def _make_ready(self) -> None:
         count_at, head = self._labels["free_mirrors_count"], self._labels["free_mirrors"]

@@ -25,9 +25,9 @@ class LinuxShell(Shell):
 
 
 @contextmanager
-def switched_on(*, clock: str = "real") -> Iterator[LinuxShell]:
+def switched_on(*, clock: str = "real", cpus: int = 1) -> Iterator[LinuxShell]:
     """Skip where there is no kernel, or no shell for it."""
-    session = LinuxSession(Options(kernel=require_linux(), cpus=1, clock=clock))
+    session = LinuxSession(Options(kernel=require_linux(), cpus=cpus, clock=clock))
     try:
         if session.guest.shell.is_missing:
             pytest.skip("no shell for the guest")

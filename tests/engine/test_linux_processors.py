@@ -1,0 +1,150 @@
+"""A distribution's kernel on two processors, traced on both."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from support.linux_session import LinuxShell, switched_on
+
+TROUBLE = re.compile(r"WARN|BUG|Oops|Call Trace|stall|lockup|segfault|trap ")
+# A second one that computes on whatever processor is free.
+BURN = "i=0; while [ $i -lt {0} ]; do i=$((i+1)); done"
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[LinuxShell]:
+    with switched_on(cpus=2) as linux:
+        yield linux
+
+
+@pytest.fixture
+def linux(two: LinuxShell) -> Iterator[LinuxShell]:
+    """The guest with nothing traced, and nothing to complain about."""
+    yield two
+    two.session.reset()
+    assert two.session.machine.failure is None
+    assert TROUBLE.findall(two.sh("dmesg")) == []
+
+
+def busy(linux: LinuxShell, command: str, count: int = 3000) -> str:
+    """Run a command while the other processor has something to do as well."""
+    return linux.sh(f"({BURN.format(count)}) & {command}; wait")
+
+
+def records(linux: LinuxShell, cpu: int) -> int:
+    return len(re.findall(rf" \[00{cpu}\] ", linux.cat("trace")))
+
+
+def interrupts(linux: LinuxShell, name: str) -> list[int]:
+    (line,) = re.findall(rf"^ *{name}:((?: +\d+)+)", linux.sh("cat /proc/interrupts"), re.MULTILINE)
+    return [int(word) for word in line.split()]
+
+
+def test_the_kernel_has_found_both(linux: LinuxShell) -> None:
+    assert len(re.findall("^processor", linux.sh("cat /proc/cpuinfo"), re.MULTILINE)) == 2
+    assert linux.sh("cat /sys/devices/system/cpu/online") == "0-1\n"
+    assert linux.cat("per_cpu/cpu1/stats").startswith("entries: ")
+
+
+def test_both_have_ticks_and_call_each_other(linux: LinuxShell) -> None:
+    before = interrupts(linux, "LOC"), sum(interrupts(linux, "CAL") + interrupts(linux, "RES"))
+    busy(linux, BURN.format(3000))
+    after = interrupts(linux, "LOC"), sum(interrupts(linux, "CAL") + interrupts(linux, "RES"))
+    assert all(a > b for a, b in zip(after[0], before[0], strict=True))
+    assert after[1] > before[1]
+
+
+def test_calls_are_recorded_on_the_processor_that_makes_them(linux: LinuxShell) -> None:
+    linux.echo("proc_reg_read proc_single_show", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    said = linux.sh(
+        f"({BURN.format(4000)}) & for i in 1 2 3 4 5 6 7 8; do cat /proc/self/stat; done; wait"
+    )
+    trace = linux.cat("trace")
+    agreed = []
+    for line in said.splitlines():
+        fields = line.split()
+        (recorded,) = re.findall(rf" cat-{fields[0]} +\[00(\d)\] .*: proc_single_show ", trace)
+        agreed.append(recorded == fields[38])  # "processor" in proc(5)
+    assert len(agreed) == 8
+    assert all(agreed)
+
+
+def test_every_call_of_two_at_once_is_recorded(linux: LinuxShell) -> None:
+    linux.echo("vfs_read", "set_ftrace_filter")
+    linux.echo("8192", "buffer_size_kb")
+    linux.echo("function", "current_tracer")
+    copy = "dd if=/dev/zero of=/dev/null bs=1 count=20000"
+    linux.sh(f"{copy} & {copy}; wait")
+    calls = re.findall(r" dd-(\d+) +\[00(\d)\] .*: vfs_read <-ksys_read", linux.cat("trace"))
+    counts = Counter(pid for pid, _ in calls)
+    assert len(counts) == 2
+    assert all(20000 <= count < 20020 for count in counts.values())
+    assert {cpu for _, cpu in calls} == {"0", "1"}
+
+
+def test_a_mask_leaves_one_out(linux: LinuxShell) -> None:
+    linux.echo("2", "tracing_cpumask")
+    linux.echo("function", "current_tracer")
+    busy(linux, BURN.format(1000), 1000)
+    linux.echo("0", "tracing_on")
+    assert records(linux, 1) > 100
+    assert records(linux, 0) == 0
+
+
+def test_graphs_of_both_are_whole(linux: LinuxShell) -> None:
+    linux.echo("8192", "buffer_size_kb")
+    linux.echo("vfs_read", "set_graph_function")
+    linux.echo("function_graph", "current_tracer")
+    copy = "dd if=/dev/zero of=/dev/null bs=1 count=2000"
+    linux.sh(f"{copy} & {copy}; wait")
+    linux.echo("0", "tracing_on")
+    lines = [line for line in linux.cat("trace").splitlines() if line[:1] == " "]
+    for cpu in (0, 1):
+        own = [
+            line.split("|", 1)[1] for line in lines if line.startswith(f" {cpu})") and "|" in line
+        ]
+        opened = sum(line.rstrip().endswith("{") for line in own)
+        closed = sum(line.strip().startswith("}") for line in own)
+        assert opened >= 200
+        assert opened == closed
+
+
+def test_all_sites_on_and_off_while_both_are_busy(linux: LinuxShell) -> None:
+    text = linux.session.vmlinux.text
+    memory = linux.session.machine.memory
+
+    def kernel_text() -> bytes:
+        return linux.session.machine.run(lambda: memory.read(text.start, text.end - text.start))
+
+    before = kernel_text()
+    linux.echo(f"({BURN.format(60000)}) & ({BURN.format(60000)}) &", "emulator/sh")
+    for number in range(20):
+        linux.echo(("function", "function_graph")[number % 2], "current_tracer")
+        linux.sh("cat /proc/version")
+        linux.echo("nop", "current_tracer")
+    linux.sh("kill %1 %2 2> /dev/null; wait")
+    assert kernel_text() == before
+
+
+def test_a_processor_goes_off_and_comes_back(linux: LinuxShell) -> None:
+    online = "/sys/devices/system/cpu/cpu1/online"
+    for _ in range(3):
+        assert linux.sh(f"echo 0 > {online}; cat {online}") == "0\n"
+        linux.sh("cat /proc/version")
+        assert linux.sh(f"echo 1 > {online}; cat {online}") == "1\n"
+    busy(linux, "cat /proc/version")
+
+
+def test_a_restored_guest_has_both(two: LinuxShell) -> None:
+    with switched_on(cpus=2) as again:
+        assert again.session.guest.was_restored
+        assert again.sh("cat /sys/devices/system/cpu/online") == "0-1\n"
+        again.echo("function", "current_tracer")
+        busy(again, BURN.format(1000), 1000)
+        again.echo("0", "tracing_on")
+        assert records(again, 0)
+        assert records(again, 1)
