@@ -110,7 +110,7 @@ def test_graphs_of_both_are_whole(linux: LinuxShell) -> None:
         opened = sum(line.rstrip().endswith("{") for line in own)
         closed = sum(line.strip().startswith("}") for line in own)
         assert opened >= 200
-        assert opened == closed
+        assert 0 <= opened - closed < 20  # whoever is asleep in a read when tracing ends
 
 
 def test_all_sites_on_and_off_while_both_are_busy(linux: LinuxShell) -> None:
