@@ -103,14 +103,11 @@ def test_graphs_of_both_are_whole(linux: LinuxShell) -> None:
     linux.sh(f"{copy} & {copy}; wait")
     linux.echo("0", "tracing_on")
     lines = [line for line in linux.cat("trace").splitlines() if line[:1] == " "]
-    for cpu in (0, 1):
-        own = [
-            line.split("|", 1)[1] for line in lines if line.startswith(f" {cpu})") and "|" in line
-        ]
-        opened = sum(line.rstrip().endswith("{") for line in own)
-        closed = sum(line.strip().startswith("}") for line in own)
-        assert opened >= 200
-        assert 0 <= opened - closed < 20  # whoever is asleep in a read when tracing ends
+    opened = Counter(line[:3] for line in lines if line.rstrip().endswith("{"))
+    closed = Counter(line[:3] for line in lines if line.split("|", 1)[-1].strip().startswith("}"))
+    assert min(opened[" 0)"], opened[" 1)"]) >= 200
+    # Whoever is asleep in a read when tracing ends; it may go on on the other one before that.
+    assert 0 <= opened.total() - closed.total() < 20
 
 
 def test_all_sites_on_and_off_while_both_are_busy(linux: LinuxShell) -> None:
