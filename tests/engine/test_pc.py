@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from emulated_kernel.linux.boot_params import GDT, STACK_TOP, TABLES
+from emulated_kernel.linux.memory import RAM_BYTES
 from emulated_kernel.linux.pc import GuestDeadError, PcMachine
 
-CODE = 0x100000
+CODE, NO_MEMORY = 0x100000, 0x200000  # of these only the first is in RAM
 HANG = b"\xfa\xeb\xfe"  # cli; jmp $
 HALT = b"\xfa\xf4"  # cli; hlt
 UD2 = b"\x0f\x0b"
@@ -38,7 +39,7 @@ def start() -> Iterator[Start]:
         ram = machine.memory
         for at, entry in (
             *((TABLES, TABLES + 0x1003), (TABLES + 0x1000, TABLES + 0x2003)),
-            (TABLES + 0x2000, 0x83),
+            *((TABLES + 0x2000, 0x83), (TABLES + 0x2008, RAM_BYTES + NO_MEMORY | 0x83)),
         ):
             ram.ram[at : at + 8] = entry.to_bytes(8, "little")
         for index, descriptor in enumerate((0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)):
@@ -65,6 +66,19 @@ def test_work_is_done_though_the_guest_never_stops(start: Start) -> None:
     assert [machine.run(lambda number=n: number) for n in range(50)] == list(range(50))
     assert machine.failure is None
     assert machine.run(lambda: machine.cpu.rip) == CODE + 1
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
+@pytest.mark.parametrize("access", ["8b0b", "890b"], ids=["read", "write"])
+def test_a_guest_that_accesses_what_is_no_memory_is_dead(
+    start: Start, access: str, native: bool
+) -> None:
+    """With the block that does it, which is the last one."""
+    code = b"\xbb" + NO_MEMORY.to_bytes(4, "little") + bytes.fromhex(access) + HANG
+    machine = start(code, native=native)
+    wait_for(lambda: machine.failure is not None)
+    assert "UNMAPPED" in (machine.failure or "")
+    assert machine.run(lambda: "the machine goes on") == "the machine goes on"
 
 
 def test_timers_run_beside_a_guest_that_is_halted(start: Start) -> None:
