@@ -90,9 +90,12 @@ class Console:
         self.on_line: Callable[[bytes], None] = lambda line: None
         self._line = bytearray()
 
-    def put(self, byte: int) -> None:
-        if byte == 0x0D:
-            return
+    def put(self, data: bytes) -> None:
+        for byte in data:
+            if byte != 0x0D:
+                self._put(byte)
+
+    def _put(self, byte: int) -> None:
         self._text.append(byte)
         self._line.append(byte)
         if byte == 0x0A or len(self._line) > _LINE_BYTES:
@@ -156,10 +159,10 @@ class PcMachine(EmulatedMachine):
         self.tsc_khz = tsc_khz
         self.memory = PcMemory(cpus)
         self.console = Console()
-        self.on_line_output: Callable[[int], None] = lambda byte: None
+        self.on_line_output: Callable[[bytes], None] = lambda data: None
         self.pic = Pic(lambda: self._want_interrupt())
         self.pit = Pit(lambda: self.time.seconds(), self._deadline_changed)
-        self.line = Uart(_COM2, lambda byte: self.on_line_output(byte), self._raise(_COM2_LINE))
+        self.line = Uart(_COM2, lambda data: self.on_line_output(data), self._raise(_COM2_LINE))
         com1 = Uart(_COM1, self.console.put, self._raise(_COM1_LINE))
         self.devices: dict[str, Any] = {
             "pic": self.pic,

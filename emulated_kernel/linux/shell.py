@@ -43,16 +43,24 @@ class Shell:
         machine.on_line_output = self._receive
         machine.on_failure.append(self._notify)
 
-    def _receive(self, byte: int) -> None:
-        if not self.is_up:
-            self.is_up = byte == _UP
-            self._notify()
-            return
-        if byte == _NO_SHELL and not self._received and not self.is_ready:
-            self._machine.settle(lambda: self._settled(missing=True))
-            return
-        self._received.append(byte)
-        end = _END.search(self._received[-_END_MAX:]) if byte == 0x0A else None
+    def _receive(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            end = at + 1
+            if not self.is_up:
+                self.is_up = data[at] == _UP
+                self._notify()
+            elif data[at] == _NO_SHELL and not self._received and not self.is_ready:
+                self._machine.settle(lambda: self._settled(missing=True))
+            else:
+                end = data.find(b"\n", at) + 1 or len(data)
+                self._append(data[at:end])
+            at = end
+
+    def _append(self, data: bytes) -> None:
+        """What the shell writes, at most to the end of a line."""
+        self._received += data
+        end = _END.search(self._received[-_END_MAX:]) if data.endswith(b"\n") else None
         if end is not None and end[1] in (self._mark, _READY, _EXIT):
             self._ended(end[1], int(end[2]), len(end[0]))
         elif len(self._received) > OUTPUT_MAX:

@@ -43,6 +43,14 @@ exceptions:                                 # delivered so far
     .quad 0
 syscalls:
     .quad 0
+on_out:                                     # the host's own function for `out`
+    .quad 0
+sending_port:                               # where bytes are only to be sent, or nowhere
+    .quad -1
+sent:                                       # how many have been written there since
+    .quad 0
+sent_bytes:
+    .zero SENT_MAX
 uc_emu_stop:
     .quad 0
 x86_cpu_do_interrupt:
@@ -147,6 +155,25 @@ FUNC_NOTRACE native_rdtsc
     mov eax, 1
     ret
 ENDFUNC native_rdtsc
+
+# (uc, port, size, value, data): `out`. A byte that is only to be sent is kept for the host.
+FUNC_NOTRACE native_out
+    mov eax, esi
+    cmp rax, [rip + sending_port]
+    jne .Lhost
+    cmp edx, 1
+    jne .Lhost
+    mov rax, [rip + sent]
+    cmp rax, SENT_MAX
+    jae .Lhost
+    lea r9, [rip + sent_bytes]
+    mov [r9 + rax], cl
+    inc qword ptr [rip + sent]
+    ret
+.Lhost:
+    mov rax, [rip + on_out]
+    jmp rax
+ENDFUNC native_out
 
 # (uc, vector, data): QEMU's own delivery through the guest's IDT. A hypercall of the host's code in
 # the guest, and int3 while text is being patched, are the host's.

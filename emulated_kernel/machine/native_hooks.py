@@ -28,6 +28,8 @@ from emulated_kernel.machine.cpu_state import CpuState, UnicornMismatch
 _SOURCE = Path(__file__).with_name("native_hooks.S")
 _DATA, _BYTES = 0x1000, 0x2000
 _PATIENCE = 1_000_000  # blocks: some milliseconds
+_SENT_MAX = 256  # bytes to a port that are kept
+_NOWHERE = (1 << 64) - 1
 _FUNCTIONS = (
     *("x86_cpu_do_interrupt", "helper_read_eflags", "tb_invalidate_phys_page_range"),
     "tlb_reset_dirty",
@@ -71,6 +73,7 @@ def _constants(state: CpuState) -> dict[str, int]:
         "FLAT_DATA": cpu_state.FLAT_DATA,
         "HYPERCALL": HYPERCALL_VECTOR,
         "PATIENCE": _PATIENCE,
+        "SENT_MAX": _SENT_MAX,
     }
 
 
@@ -112,6 +115,19 @@ class NativeHooks:
 
     def get(self, word: str) -> int:
         return self._words[self._labels[word] // 8]
+
+    # --- bytes to a port -------------------------------------------------------------------------
+
+    def keep_sent(self, port: int) -> None:
+        """Keep the bytes that are written to `port` from now on."""
+        self.set("sending_port", port)
+
+    def take_sent(self) -> bytes:
+        """What has been kept; no more is."""
+        self.set("sending_port", _NOWHERE)
+        at, count = self._labels["sent_bytes"], self.get("sent")
+        self.set("sent", 0)
+        return bytes(self._bytes[at : at + count])
 
     # --- stopping (from any thread) --------------------------------------------------------------
 

@@ -51,6 +51,7 @@ _EFER, _SCE_LME_LMA, _NXE = 0xC0000080, 0x501, 0x800
 _SYSCALL_BYTES = _INT_BYTES = 2
 _HLT = 0xF4
 _PAGE = 4096
+_ENTRY, _GATE, _FRAME = struct.Struct("<Q"), struct.Struct("<HHBBHI"), struct.Struct("<5Q")
 _WORDS = {
     **{name: index for index, name in enumerate(cpu_state.GENERAL)},
     "rip": cpu_state.RIP,
@@ -78,6 +79,16 @@ class Ports(Protocol):
 
     def read(self, port: int, size: int) -> int: ...
     def write(self, port: int, size: int, value: int) -> None: ...
+
+    def only_sends(self, port: int) -> bool:
+        """Whether of more bytes to `port` nothing comes but that they are sent.
+
+        They may then be given to `send` together, before the next thing that is read or written and
+        before the processor takes an interrupt.
+        """
+        ...
+
+    def send(self, port: int, data: bytes) -> None: ...
 
 
 class Registers(Protocol):
@@ -137,7 +148,7 @@ class PcCpu:
         registers: tuple[int, Registers] | None = None,
         on_interrupt: Callable[[int], bool] = lambda vector: False,
     ) -> None:
-        self._ram = ram
+        self._ram, self._last_entry = ram, len(ram) - 8
         self._ram_bytes = (C.c_char * len(ram)).from_buffer(ram)
         ram_address = C.addressof(self._ram_bytes)
         make_uc: Any = Uc
@@ -180,6 +191,7 @@ class PcCpu:
 
     def _read_register(self, _uc: int, offset: int, _size: int, _data: int) -> int:
         try:
+            self._send_kept()
             return self._registers.read(offset)
         except BaseException as error:
             self._fail(error)
@@ -187,11 +199,15 @@ class PcCpu:
 
     def _write_register(self, _uc: int, offset: int, _size: int, value: int, _data: int) -> None:
         try:
+            self._send_kept()
             self._registers.write(offset, value & 0xFFFFFFFF)
         except BaseException as error:
             self._fail(error)
 
     def _install(self, native: bool, counted: bool) -> None:
+        # The counted clock tells when a byte was sent, and it is sent then.
+        self._may_keep_sent = not counted
+        self._sends_to: int | None = None  # the port whose bytes are kept
         hooks = self.hooks
         if counted:
             self._hook_address(UC_HOOK_BLOCK, hooks.address("native_counted_block"))
@@ -200,7 +216,10 @@ class PcCpu:
         else:
             self._hook_address(UC_HOOK_BLOCK, hooks.address("native_block"))
         self._hook(UC_HOOK_INSN, _IN(self._in), x86_const.UC_X86_INS_IN)
-        self._hook(UC_HOOK_INSN, _OUT(self._out), x86_const.UC_X86_INS_OUT)
+        out = _OUT(self._out)
+        self._callbacks.append(out)
+        hooks.set("on_out", C.cast(out, C.c_void_p).value or 0)
+        self._hook_address(UC_HOOK_INSN, hooks.address("native_out"), x86_const.UC_X86_INS_OUT)
         self._hook(UC_HOOK_INSN, _CPUID(self._cpuid_instruction), x86_const.UC_X86_INS_CPUID)
         interrupt = _INTERRUPT(self._interrupt)
         syscall = x86_const.UC_X86_INS_SYSCALL
@@ -237,6 +256,7 @@ class PcCpu:
 
     def _in(self, _uc: int, port: int, size: int, _data: int) -> int:
         try:
+            self._send_kept()
             return self._ports.read(port, size)
         except BaseException as error:
             self._fail(error)
@@ -244,9 +264,19 @@ class PcCpu:
 
     def _out(self, _uc: int, port: int, size: int, value: int, _data: int) -> None:
         try:
+            self._send_kept()
             self._ports.write(port, size, value & (1 << 8 * size) - 1)
+            if self._may_keep_sent and size == 1 and self._ports.only_sends(port):
+                self._sends_to = port
+                self.hooks.keep_sent(port)
         except BaseException as error:
             self._fail(error)
+
+    def _send_kept(self) -> None:
+        if self._sends_to is not None:
+            port, self._sends_to = self._sends_to, None
+            if data := self.hooks.take_sent():
+                self._ports.send(port, data)
 
     def _cpuid_instruction(self, _uc: int, _data: int) -> int:
         q = self.state.q
@@ -304,16 +334,17 @@ class PcCpu:
 
     def physical(self, address: int) -> int | None:
         """Where the page tables lead an address, or None."""
+        ram, limit = self._ram, self._last_entry
         table = self.state.q[cpu_state.CR3] & 0xFFFFFFFFFF000
         for shift in (39, 30, 21, 12):
             at = table + 8 * (address >> shift & 511)
-            if at + 8 > len(self._ram):
+            if at > limit:
                 return None
-            (entry,) = struct.unpack_from("<Q", self._ram, at)
+            (entry,) = _ENTRY.unpack_from(ram, at)
             if not entry & 1:
                 return None
             table = entry & 0xFFFFFFFFFF000
-            if shift in (30, 21) and entry & 0x80:
+            if entry & 0x80 and shift in (30, 21):
                 mask = (1 << shift) - 1
                 return int(table & ~mask | address & mask)
         return int(table | address & 0xFFF)
@@ -339,7 +370,7 @@ class PcCpu:
         """Through the guest's IDT, as the processor does it in 64-bit mode."""
         state, q = self.state, self.state.q
         gate = self._read(q[cpu_state.IDT_BASE] + 16 * vector, 16)
-        low, selector, ist, kind, middle, high = struct.unpack_from("<HHBBHI", gate)
+        low, selector, ist, kind, middle, high = _GATE.unpack_from(gate)
         if not kind & 0x80:
             raise GuestFault(f"no handler for vector {vector}", vector=vector, rip=self.rip)
         cpl, flags, rsp = state.cpl, state.eflags, q[4]
@@ -351,17 +382,20 @@ class PcCpu:
         else:
             top = rsp
         cs, ss = state.selector(cpu_state.CS), state.selector(cpu_state.SS)
-        frame = struct.pack("<5Q", q[cpu_state.RIP], cs, flags, rsp, ss)
+        frame = _FRAME.pack(q[cpu_state.RIP], cs, flags, rsp, ss)
         if error is not None:
             frame = struct.pack("<Q", error) + frame
         top = (top & ~15) - len(frame)
-        for offset in range(0, len(frame), 8):  # may lie across two pages
-            at = self.physical(top + offset)
+        in_first = min(len(frame), _PAGE - top % _PAGE)  # it may lie across two pages
+        for part, address in ((frame[:in_first], top), (frame[in_first:], top + in_first)):
+            if not part:
+                continue
+            at = self.physical(address)
             if at is None:
                 raise GuestFault(
                     f"double fault: vector {vector} without a stack", vector=8, rip=self.rip
                 )
-            self._ram[at : at + 8] = frame[offset : offset + 8]
+            self._ram[at : at + len(part)] = part
         q[4], q[cpu_state.RIP] = top, low | middle << 16 | high << 32
         flags &= ~(cpu_state.EFLAGS_TF | cpu_state.EFLAGS_NT)
         flags &= ~(cpu_state.EFLAGS_RF | cpu_state.EFLAGS_VM)
@@ -390,6 +424,7 @@ class PcCpu:
         """Run until it halts, or until told to stop. Raises what a hook raised."""
         self.hooks.set("told", 0)
         status = uc_emu_start(self._handle, self.rip, 0, 0, 0)
+        self._send_kept()
         if self._error is not None:
             error, self._error = self._error, None
             raise error

@@ -36,6 +36,12 @@ class NoPorts:
     def write(self, port: int, size: int, value: int) -> None:
         pass
 
+    def only_sends(self, port: int) -> bool:
+        return False
+
+    def send(self, port: int, data: bytes) -> None:
+        pass
+
 
 @functools.cache
 def native_hooks_work() -> bool:

@@ -22,6 +22,15 @@ RESET = b"\xb0\xfe\xe6\x64\xeb\xfe"
 COUNT = (
     b"\xb9" + (1_000_000).to_bytes(4, "little") + bytes.fromhex("0f31 49d1e0 4901c0 ffc9 75f4 faf4")
 )
+TEXT = 0x110000
+# mov rsi, TEXT; mov ecx, 600; mov dx, 0x3f8; again: lodsb; out dx, al; dec ecx; jnz again
+# mov ecx, 40; now: mov dx, 0x3fd; in al, dx; mov dx, 0x3f8; lodsb; out dx, al; lodsb; out dx, al
+# dec ecx; jnz now; mov dx, 0x3fc; mov al, 0x10; out dx, al (loopback); mov dx, 0x3f8
+# out dx, al; out dx, al; cli; jmp $
+PRINT_MUCH = bytes.fromhex(
+    "48c7c600001100 b958020000 66baf803 ac ee ffc9 75fa"
+    "b928000000 66bafd03 ec 66baf803 ac ee ac ee ffc9 75ef 66bafc03 b010 ee 66baf803 ee ee fa ebfe"
+)
 # mov dx, 0x3f8; mov al, 'A'; out dx, al; jmp $
 PRINT = b"\x66\xba\xf8\x03\xb0\x41\xee\xeb\xfe"
 
@@ -33,7 +42,13 @@ def start() -> Iterator[Start]:
     """Switch a machine on whose guest is some code."""
     made: list[PcMachine] = []
 
-    def switch_on(code: bytes, *, native: bool = True, is_virtual: bool = False) -> PcMachine:
+    def switch_on(
+        code: bytes,
+        *,
+        native: bool = True,
+        is_virtual: bool = False,
+        first: Callable[[PcMachine], None] = lambda machine: None,
+    ) -> PcMachine:
         machine = PcMachine(tsc_khz=1_000_000, native=native, is_virtual=is_virtual)
         made.append(machine)
         ram = machine.memory
@@ -45,6 +60,7 @@ def start() -> Iterator[Start]:
         for index, descriptor in enumerate((0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)):
             ram.ram[GDT + 8 * index : GDT + 8 * index + 8] = descriptor.to_bytes(8, "little")
         ram.ram[CODE : CODE + len(code)] = code
+        first(machine)
         machine.cpu.boot_state(CODE, 0, TABLES, GDT, STACK_TOP)
         machine.power_on()
         return machine
@@ -65,7 +81,7 @@ def test_work_is_done_though_the_guest_never_stops(start: Start) -> None:
     machine = start(HANG)
     assert [machine.run(lambda number=n: number) for n in range(50)] == list(range(50))
     assert machine.failure is None
-    assert machine.run(lambda: machine.cpu.rip) == CODE + 1
+    wait_for(lambda: machine.run(lambda: machine.cpu.rip) == CODE + 1)
 
 
 @pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
@@ -139,8 +155,7 @@ def test_a_panic_is_the_reason_that_is_told(start: Start) -> None:
         for port, value in ((0x43, 0x34), (0x40, 0xFF), (0x40, 0xFF)):
             machine.pit.write(port, value)
         assert machine.pit.deadline is not None
-        for byte in b"Kernel panic - not syncing: no init\n---[ end":
-            machine.console.put(byte)
+        machine.console.put(b"Kernel panic - not syncing: no init\n---[ end")
         machine.die("the guest has halted for good")
 
     machine.run(panic)
@@ -151,6 +166,24 @@ def test_a_panic_is_the_reason_that_is_told(start: Start) -> None:
 def test_what_the_guest_prints_is_on_the_console(start: Start) -> None:
     machine = start(PRINT)
     wait_for(lambda: machine.console.text() == b"A")
+
+
+@pytest.mark.parametrize("is_virtual", [False, True], ids=["real", "virtual"])
+@pytest.mark.parametrize("native", [False, True], ids=["python", "native"])
+def test_all_that_is_written_to_a_line_goes_out_once_and_in_order(
+    start: Start, native: bool, is_virtual: bool
+) -> None:
+    text = b"".join(b"%d " % number for number in range(300))[:680]
+
+    def lay_out(machine: PcMachine) -> None:
+        machine.memory.ram[TEXT : TEXT + len(text)] = text
+
+    machine = start(PRINT_MUCH, native=native, is_virtual=is_virtual, first=lay_out)
+    if is_virtual:
+        machine.run(machine.rouse)
+    wait_for(lambda: len(machine.run(machine.console.text)) >= len(text))
+    wait_for(lambda: machine.run(lambda: machine.cpu.rip) == CODE + len(PRINT_MUCH) - 2)
+    assert machine.run(machine.console.text) == text
 
 
 def test_a_machine_is_switched_off_while_its_guest_runs(start: Start) -> None:
@@ -168,8 +201,7 @@ def test_the_console_keeps_whole_lines_of_the_last_that_came(start: Start) -> No
 
     def fill() -> None:
         for number in range(60_000):
-            for byte in b"line %d\r\n" % number:
-                machine.console.put(byte)
+            machine.console.put(b"line %d\r\n" % number)
 
     machine.run(fill)
     text = machine.console.text()

@@ -154,7 +154,7 @@ class Line:
     def __init__(self) -> None:
         self.sent = bytearray()
         self.interrupts = 0
-        self.uart = Uart(0x3F8, self.sent.append, self.interrupt)
+        self.uart = Uart(0x3F8, self.sent.extend, self.interrupt)
         self.bus = Bus([self.uart])
 
     def interrupt(self) -> None:
@@ -182,6 +182,26 @@ def test_bytes_received_wait_until_they_are_read() -> None:
     assert bytes(line.bus.read(0x3F8, 1) for _ in range(2)) == b"hi"
     assert not line.bus.read(0x3FD, 1) & 0x01
     assert line.uart.waiting == 0
+
+
+def test_bytes_behind_a_byte_are_only_sent_while_nothing_else_would_come_of_them() -> None:
+    line = Line()
+    line.bus.write(0x3F9, 1, 0x02)
+    assert line.bus.read(0x3FA, 1) & 0x0F == 0x02
+    assert not line.bus.only_sends(0x3F8), "the guest has been told of the last byte only"
+    line.bus.write(0x3F8, 1, 0x41)
+    assert line.bus.only_sends(0x3F8)
+    assert not line.bus.only_sends(0x3F9)
+    before = line.interrupts
+    line.bus.send(0x3F8, b"BCD")
+    assert line.sent == b"ABCD"
+    assert line.interrupts == before
+    assert line.bus.read(0x3FA, 1) & 0x0F == 0x02
+    for port, value in ((0x3FC, 0x10), (0x3FB, 0x80)):
+        line.bus.write(0x3F8, 1, 0x45)
+        line.bus.write(port, 1, value)
+        assert not line.bus.only_sends(0x3F8)
+        line.bus.write(port, 1, 0)
 
 
 def test_in_loopback_nothing_goes_out() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Device(Protocol):
@@ -15,11 +15,37 @@ class Device(Protocol):
     def write(self, port: int, value: int) -> None: ...
 
 
+@runtime_checkable
+class Sender(Device, Protocol):
+    """A device that sends what is written to `data_port`.
+
+    While `only_sends`, nothing else comes of more bytes there, which `send_out` may be given
+    together.
+    """
+
+    data_port: int
+
+    @property
+    def only_sends(self) -> bool: ...
+    def send_out(self, data: bytes) -> None: ...
+
+
 class Bus:
     """All ports. A device sees single bytes."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
+        devices = list(devices)
         self._at = {port: device for device in devices for port in device.ports}
+        self._senders = {d.data_port: d for d in devices if isinstance(d, Sender)}
+
+    def only_sends(self, port: int) -> bool:
+        """Whether more bytes to `port` may be given to `send` together."""
+        sender = self._senders.get(port)
+        return sender is not None and sender.only_sends
+
+    def send(self, port: int, data: bytes) -> None:
+        """Bytes that have been written to `port` while it `only_sends`."""
+        self._senders[port].send_out(data)
 
     def read(self, port: int, size: int) -> int:
         device = self._at.get(port)

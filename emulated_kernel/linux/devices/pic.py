@@ -50,12 +50,10 @@ class _Chip:
     def pending(self, extra: int = 0) -> int | None:
         """The line to be served next; none while one of higher priority is in service."""
         wanted = (self.irr | extra) & ~self.imr
-        for line in range(8):
-            if self.isr >> line & 1:
-                return None
-            if wanted >> line & 1:
-                return line
-        return None
+        first, served = wanted & -wanted, self.isr & -self.isr
+        if not wanted or 0 < served <= first:
+            return None
+        return first.bit_length() - 1
 
 
 @dataclass(slots=True)

@@ -17,12 +17,13 @@ _MODEM_LINES = 0xB0  # carrier, data set ready, clear to send
 
 
 class Uart:
-    """The line at `base`. `output` gets each byte sent, `interrupt` raises the line."""
+    """The line at `base`. `output` gets the bytes sent, `interrupt` raises the line."""
 
     def __init__(
-        self, base: int, output: Callable[[int], None], interrupt: Callable[[], None]
+        self, base: int, output: Callable[[bytes], None], interrupt: Callable[[], None]
     ) -> None:
         self.ports = range(base, base + 8)
+        self.data_port = base
         self._base, self._output, self._interrupt = base, output, interrupt
         self._ier = self._lcr = self._mcr = self._scratch = self._fcr = 0
         self._divisor = [1, 0]
@@ -33,6 +34,15 @@ class Uart:
         """Bytes for the guest."""
         self._waiting += data
         self._tell()
+
+    @property
+    def only_sends(self) -> bool:
+        """Whether more bytes just go out: that the sender is empty has been told already."""
+        return self._sender_empty and not self._lcr & _DLAB and not self._mcr & _LOOP
+
+    def send_out(self, data: bytes) -> None:
+        """Bytes of the guest's, when they just go out."""
+        self._output(data)
 
     @property
     def waiting(self) -> int:
@@ -91,7 +101,7 @@ class Uart:
                 self._divisor[register] = value
             case 0:
                 if not self._mcr & _LOOP:
-                    self._output(value)
+                    self._output(bytes((value,)))
                 self._sender_empty = True
                 self._tell()
             case 1:
