@@ -25,9 +25,11 @@ class LinuxOffsets:
     """What guest code must know of a Linux: where it keeps current, and what of a task.
 
     Offsets in a CPU's area (`current`, `preempt_count`, `hardirq_stack_ptr`) and in struct
-    task_struct; `tif_need_resched` is a bit number of thread_info's flags. Addresses of the tables
-    by which its stacks are unwound, and how these tell the types of frames. Whether a tracepoint
-    counts as one level of disabled preemption, and members of struct trace_event_buffer.
+    task_struct; `tif_need_resched` is a bit number of thread_info's flags, `migration_scale` 0 for
+    a kernel that counts nothing at `migration_disabled`. Whether a tracepoint counts as one level
+    of disabled preemption, and members of struct trace_event_buffer. Addresses of the tables by
+    which its stacks are unwound, and how these tell the types of frames: all 0 where functions keep
+    frame pointers.
     """
 
     current: int
@@ -44,18 +46,19 @@ class LinuxOffsets:
     stack_canary: int
     stext: int
     text_bytes: int
-    orc_lookup: int
-    orc_unwind_ip: int
-    orc_unwind: int
-    orc_type_mask: int
-    orc_type_call: int
-    orc_type_regs: int
-    orc_type_regs_partial: int
     preemption: int
     fbuffer_buffer: int
     fbuffer_file: int
     fbuffer_entry: int
     fbuffer_event: int
+    migration_scale: int = 1 << 16
+    orc_lookup: int = 0
+    orc_unwind_ip: int = 0
+    orc_unwind: int = 0
+    orc_type_mask: int = 0
+    orc_type_call: int = 0
+    orc_type_regs: int = 0
+    orc_type_regs_partial: int = 0
 
     def constants(self) -> Mapping[str, int]:
         """As guest code names them: LINUX_CURRENT, …"""

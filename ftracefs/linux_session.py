@@ -69,7 +69,7 @@ class LinuxSession:
     def _start(self, options: Options) -> None:
         machine = self.machine
         machine.call_in_process = self._call_in_process
-        self.image = linux_image(self.vmlinux)
+        self.image = machine.run(lambda: linux_image(self.vmlinux, machine.memory.ram_array))
         offsets = self.image.linux
         assert offsets is not None
         machine.run(lambda: machine.take_kernel(self.image, self.vmlinux))

@@ -7,22 +7,31 @@ whatever kallsyms has. Left out: its tracepoints, static calls and modules.
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
+import numpy.typing as npt
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage, LinuxOffsets
 from emulated_kernel.kallsyms import SymbolTable
-from emulated_kernel.linux.btf import Btf
 from emulated_kernel.linux.offsets import GENERIC_TIF_SINCE, percpu, version
-from emulated_kernel.linux.symbols import KernelSymbols
+from emulated_kernel.linux.symbols import U64, KernelSymbols
 from emulated_kernel.linux.vmlinux import START_KERNEL_MAP, Vmlinux
+from emulated_kernel.text_poke import NOP5
+
+log = logging.getLogger(__name__)
 
 _FENTRY = "__fentry__"
+_NAMED = 8  # at most, of many
 _TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC = 3, 4
 
 
-def linux_image(vmlinux: Vmlinux) -> KernelImage:
-    """Raises ImageError for a kernel of which something needed is not known."""
+def linux_image(vmlinux: Vmlinux, ram: npt.NDArray[np.uint8] | None = None) -> KernelImage:
+    """Raises ImageError for a kernel of which something needed is not known.
+
+    With its `ram` after boot, call sites are left out that its own ftrace uses (a BPF program's).
+    """
     fentry = vmlinux.symbols.get(_FENTRY)
     if fentry is None:
         raise ImageError(f"no symbol {_FENTRY}")
@@ -30,12 +39,26 @@ def linux_image(vmlinux: Vmlinux) -> KernelImage:
         vmlinux.release,
         {},
         symbol_table(vmlinux.symbols),
-        vmlinux.mcount_after_boot.tolist(),
+        _unused(vmlinux, ram).tolist(),
         {_FENTRY: fentry},
         {},
         linux=linux_offsets(vmlinux),
         address_of=vmlinux.symbols.get,
     )
+
+
+def _unused(vmlinux: Vmlinux, ram: npt.NDArray[np.uint8] | None) -> U64:
+    sites = vmlinux.mcount_after_boot
+    if ram is None:
+        return sites
+    places = (sites - np.uint64(START_KERNEL_MAP)).astype(np.int64)
+    code = ram[places[:, None] + np.arange(len(NOP5))]
+    is_unused = (code == np.frombuffer(NOP5, dtype=np.uint8)).all(axis=1)
+    if not is_unused.all():
+        symbols = vmlinux.symbols
+        names = [symbols.names[n] for n in symbols.numbers(sites[~is_unused]).tolist()]
+        log.info("its own ftrace has %d functions: %s", len(names), " ".join(names[:_NAMED]))
+    return np.asarray(sites[is_unused], dtype=np.uint64)
 
 
 def symbol_table(symbols: KernelSymbols) -> SymbolTable:
@@ -58,6 +81,7 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
     def task(member: str) -> int:
         return btf.offset("task_struct", member)
 
+    counts_migration = btf.has("task_struct", "migration_disabled")  # since 5.11
     is_generic = version(vmlinux.release) >= GENERIC_TIF_SINCE
     return LinuxOffsets(
         current=percpu(vmlinux, "current_task", "current_task"),
@@ -65,7 +89,8 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         hardirq_stack_ptr=percpu(vmlinux, "hardirq_stack_ptr", "hardirq_stack_ptr"),
         ti_flags=task("thread_info.flags"),
         tif_need_resched=_TIF_NEED_RESCHED_GENERIC if is_generic else _TIF_NEED_RESCHED,
-        migration_disabled=task("migration_disabled"),
+        migration_disabled=task("migration_disabled" if counts_migration else "stack"),
+        migration_scale=counts_migration << 16,
         pid=task("pid"),
         tgid=task("tgid"),
         prio=task("prio"),
@@ -74,22 +99,28 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         stack_canary=task("stack_canary"),
         stext=vmlinux.text.start,
         text_bytes=vmlinux.text.end - vmlinux.text.start,
-        orc_lookup=vmlinux.symbol("orc_lookup"),
-        orc_unwind_ip=vmlinux.symbol("__start_orc_unwind_ip"),
-        orc_unwind=vmlinux.symbol("__start_orc_unwind"),
-        **_orc_types(btf),
         preemption=int("preempt_schedule" in vmlinux.symbols),
         fbuffer_buffer=btf.offset("trace_event_buffer", "buffer"),
         fbuffer_file=btf.offset("trace_event_buffer", "trace_file"),
         fbuffer_entry=btf.offset("trace_event_buffer", "entry"),
         fbuffer_event=btf.offset("trace_event_buffer", "event"),
+        **_orc(vmlinux),
     )
 
 
-def _orc_types(btf: Btf) -> dict[str, int]:
-    """Since 6.4 there are types for frames that are unknown and that end the stack."""
-    bits = btf.member("orc_entry", "type").bits
+def _orc(vmlinux: Vmlinux) -> dict[str, int]:
+    """Nothing where functions keep frame pointers instead (CONFIG_UNWINDER_FRAME_POINTER).
+
+    Since 6.4 there are types for frames that are unknown and that end the stack.
+    """
+    symbols = {"orc_lookup": "orc_lookup"}
+    symbols |= {name: f"__start_{name}" for name in ("orc_unwind_ip", "orc_unwind")}
+    tables = {name: vmlinux.symbols.get(symbol) for name, symbol in symbols.items()}
+    found = {name: address for name, address in tables.items() if address is not None}
+    if len(found) < len(tables):
+        return {}
+    bits = vmlinux.btf.member("orc_entry", "type").bits
     first = 2 if bits > 2 else 0
     names = ("call", "regs", "regs_partial")
     types = {f"orc_type_{name}": first + number for number, name in enumerate(names)}
-    return {"orc_type_mask": (1 << bits) - 1, **types}
+    return {**found, "orc_type_mask": (1 << bits) - 1, **types}

@@ -49,6 +49,14 @@ def percpu(vmlinux: Vmlinux, variable: str, hot: str) -> int:
     return shared + vmlinux.btf.offset("pcpu_hot", hot)
 
 
+def _top_of_stack(vmlinux: Vmlinux) -> int:
+    """Of the current task's stack: once a member of the task state segment."""
+    symbols = vmlinux.symbols
+    if symbols.get("cpu_current_top_of_stack") is None and symbols.get("pcpu_hot") is None:
+        return vmlinux.symbol("cpu_tss_rw") + vmlinux.btf.offset("tss_struct", "x86_tss.sp1")
+    return percpu(vmlinux, "cpu_current_top_of_stack", "top_of_stack")
+
+
 def agent_offsets(vmlinux: Vmlinux) -> AgentOffsets:
     """Raises ImageError for a kernel of which something needed is not known."""
     btf = vmlinux.btf
@@ -60,7 +68,7 @@ def agent_offsets(vmlinux: Vmlinux) -> AgentOffsets:
     return AgentOffsets(
         current=percpu(vmlinux, "current_task", "current_task"),
         preempt_count=percpu(vmlinux, "__preempt_count", "preempt_count"),
-        top_of_stack=percpu(vmlinux, "cpu_current_top_of_stack", "top_of_stack"),
+        top_of_stack=_top_of_stack(vmlinux),
         rq_nr_running=vmlinux.symbol("runqueues") + btf.offset("rq", "nr_running"),
         state=task("__state" if btf.has("task_struct", "__state") else "state"),
         exit_state=task("exit_state"),

@@ -24,7 +24,7 @@ _LEAVE, _POISON = "leave.inc", "poison.inc"
 _BUILTIN_ONLY = {"context.inc", "unwind_frame.S"}
 _LINUX_ONLY = {
     *("context_linux.inc", "context_linux.S", "linux_events.S", "linux_probes.S"),
-    *("task_mirror.S", "unwind_orc.S"),
+    *("task_mirror.S", "unwind_linux.S", "unwind_orc.S", "unwind_frame_linux.S"),
 }
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky
 # place in Unicorn's jump cache costs 30 ns a call and more.
@@ -56,7 +56,8 @@ def load_guest(
         left_out |= _LINUX_ONLY
         layout, constants, gs_base = BUILTIN, CONSTANTS, None
     else:
-        left_out |= _BUILTIN_ONLY
+        has_orc = bool(linux.offsets.orc_lookup)
+        left_out |= {*_BUILTIN_ONLY, "unwind_frame_linux.S" if has_orc else "unwind_orc.S"}
         layout, gs_base = linux.layout, linux.percpu
         heap, heap_bytes = layout.heap
         room = {"HOST_HEAP": PAGE_OFFSET + heap, "HOST_HEAP_BYTES": heap_bytes}

@@ -1,5 +1,5 @@
 # What both ways of walking the stack have in common (arch_stack_walk of arch/x86/kernel/stacktrace.c):
-# unwind_frame.S for a kernel whose functions keep frame pointers, unwind_orc.S for a Linux.
+# unwind_frame.S for a kernel of ours, unwind_orc.S or unwind_frame_linux.S for a Linux.
 
 # Takes the return address at [rbx] as the next entry at r12, or the one that the function graph
 # tracer has exchanged there for its own (ftrace_graph_ret_addr). Carry set: the walk ends, for want

@@ -10,6 +10,9 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.images.linux import linux_image
 from emulated_kernel.kallsyms import Kallsyms
 from emulated_kernel.linux import Vmlinux, load_vmlinuz
+from emulated_kernel.linux.memory import GUEST_BYTES
+from emulated_kernel.linux.vmlinux import START_KERNEL_MAP
+from emulated_kernel.text_poke import NOP5
 from ftracefs.ftrace.records import FtraceRecords
 
 
@@ -59,6 +62,16 @@ def test_records_bear_the_names_the_kernel_gives_its_functions(
 def test_init_text_is_not_among_the_call_sites(image: KernelImage, vmlinux: Vmlinux) -> None:
     assert set(image.mcount) < set(vmlinux.mcount.tolist())
     assert not vmlinux.init.has(np.array(image.mcount, dtype=np.uint64)).any()
+
+
+def test_sites_that_its_own_ftrace_uses_are_left_out(vmlinux: Vmlinux) -> None:
+    ram = np.zeros(GUEST_BYTES, dtype=np.uint8)
+    sites = vmlinux.mcount_after_boot
+    places = (sites - np.uint64(START_KERNEL_MAP)).astype(np.int64)
+    ram[places[:, None] + np.arange(5)] = np.frombuffer(NOP5, dtype=np.uint8)
+    assert linux_image(vmlinux, ram).mcount == sites.tolist()
+    ram[places[7] : places[7] + 5] = np.frombuffer(b"\xe8\1\2\3\4", dtype=np.uint8)
+    assert linux_image(vmlinux, ram).mcount == np.delete(sites, 7).tolist()
 
 
 def test_offsets_differ_and_lie_in_a_task(image: KernelImage, vmlinux: Vmlinux) -> None:

@@ -77,12 +77,13 @@ class FakeLinux:
         machine.run(lambda: machine.cpus[0].cpu.set_gs_base(self._area))
         self.preempt_count(PREEMPT_ENABLED)
 
-    def new_task(self, pid: int, comm: str, *, at: int = 0, tgid: int = 0) -> int:
+    def new_task(self, pid: int, comm: str, *, at: int = 0, tgid: int = 0, stack: int = 0) -> int:
         """A task_struct; `at` is that of one that is gone."""
         task = at or self.machine.alloc(_TASK_BYTES, 64)
         self.memory.write(task, bytes(_TASK_BYTES))
         self.memory.set_u32(task + OFFSETS.pid, pid)
         self.memory.set_u32(task + OFFSETS.tgid, tgid or pid)
+        self.memory.set_u64(task + OFFSETS.stack, stack)
         self.memory.set_u64(task + OFFSETS.stack_canary, next(self._canaries))
         self.rename(task, comm)
         return task
@@ -103,11 +104,11 @@ class FakeLinux:
 
 
 @contextmanager
-def fake_linux(*, poison: bool = False) -> Iterator[FakeLinux]:
+def fake_linux(*, poison: bool = False, offsets: LinuxOffsets = OFFSETS) -> Iterator[FakeLinux]:
     image = kernel_image()
     labels = image.labels
-    image = replace(image, linux=OFFSETS, address_of={**labels, **_SYMBOLS}.get)
-    guest = load_guest(image.labels, poison=poison, linux=Linux(BUILTIN, PERCPU, OFFSETS))
+    image = replace(image, linux=offsets, address_of={**labels, **_SYMBOLS}.get)
+    guest = load_guest(image.labels, poison=poison, linux=Linux(BUILTIN, PERCPU, offsets))
     machine = Machine(image, nr_cpus=1, clock="virtual")
     probes: list[tuple[int, int]] = []
 
