@@ -10,7 +10,7 @@ The directory makes its files when they are looked up: there are as many as func
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -40,11 +40,23 @@ class TextDirectory(Directory):
         symbols = self._functions().named(name)
         if not symbols:
             raise TracefsError(errno.ENOENT, name)
-        disassemble = self._disassembler.function
-        return SeqFile(lambda: "\n".join(disassemble(symbol) for symbol in symbols))
+        return _Functions(self._disassembler, symbols)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._functions())
+
+
+class _Functions(SeqFile):
+    """All functions of a name."""
+
+    def __init__(self, disassembler: Disassembler, symbols: Sequence[Symbol]) -> None:
+        super().__init__(lambda: "\n".join(disassembler.function(symbol) for symbol in symbols))
+        self._disassembler = disassembler
+        self._symbols = symbols
+
+    def size(self) -> int:
+        lengths = [self._disassembler.function_length(symbol) for symbol in self._symbols]
+        return sum(lengths) + len(lengths) - 1
 
 
 class Disassembler:
@@ -52,6 +64,9 @@ class Disassembler:
 
     def __init__(self, tracing: Tracing) -> None:
         self.tracing = tracing
+        # By address and name: the hash of a function's bytes, and how long its text was.
+        self._lengths: dict[tuple[int, str], tuple[int, int]] = {}
+        self._lengths_names: object = None
 
     @cached_property
     def _capstone(self) -> Any:
@@ -66,6 +81,24 @@ class Disassembler:
         head = f"{symbol.address:016x} <{symbol.name}>:\n"
         site, branches = self._call_site(symbol), self._tracepoints(symbol)
         return head + self.code(symbol.address, symbol.size, site, branches=branches)
+
+    def function_length(self, symbol: Symbol) -> int:
+        """How long the text of `function` is, which is asked for with every look at a directory.
+
+        It is made again if the bytes have changed since, or what they are called.
+        """
+        ftrace = self.tracing.ftrace
+        ops = [(op.trampoline, op.trampoline_size, op.func, op.name) for op in ftrace.ops_list]
+        names = ftrace.kallsyms.generation, ops
+        if names != self._lengths_names:
+            self._lengths.clear()
+            self._lengths_names = names
+        code = hash(self.tracing.machine.memory.read(symbol.address, symbol.size))
+        key = symbol.address, symbol.name
+        known = self._lengths.get(key)
+        if known is None or known[0] != code:
+            known = self._lengths[key] = code, len(self.function(symbol).encode())
+        return known[1]
 
     def code(
         self,
@@ -91,7 +124,7 @@ class Disassembler:
             elif address in branches:
                 what, patched = f"tracepoint {branches[address]}", code[at : at + CALL_INSN_SIZE]
                 text, note = self._site_text(text, patched, note, what)
-            elif _is_within(operands, range(start, start + size)):
+            elif note and _is_within(operands, range(start, start + size)):
                 note = ""
             note = notes.get(address, note)
             lines.append(code_line(address, code[at : at + length], text, note))

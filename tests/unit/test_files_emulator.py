@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.tracefs import PID, TRUNC, Tree, W, tracefs
@@ -176,6 +176,23 @@ def test_the_call_site_says_what_it_is_now(tree: Tree) -> None:
     assert line.endswith("# call site: trampoline of global_ops, which calls function_trace_call")
     tree.echo("nop", "current_tracer")
     assert tree.read("emulator/text/double") == before
+
+
+def test_the_size_is_the_text_s_length_whatever_has_been_patched_since(tree: Tree) -> None:
+    names = [*tree.node("emulator/text")]  # type: ignore[misc]
+
+    def lengths(read: Callable[[str], int]) -> dict[str, int]:
+        return {name: read(f"emulator/text/{name}") for name in names}
+
+    def sizes() -> dict[str, int]:
+        return lengths(lambda path: tree.run(lambda: tree.node(path).size()))  # type: ignore[union-attr]
+
+    seen = []
+    for tracer in ("nop", "function", "function_graph", "nop"):
+        tree.echo(tracer, "current_tracer")
+        assert sizes() == sizes() == lengths(lambda path: len(tree.read(path)))
+        seen.append(sizes())
+    assert seen[0] == seen[3] != seen[1]
 
 
 def test_a_function_without_a_call_site_has_none_marked(tree: Tree) -> None:
