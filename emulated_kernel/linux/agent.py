@@ -492,6 +492,19 @@ class Agents:
         self.settle(process, work, timeout)
         return work.result()
 
+    def do(self, process: AgentProcess, work: Work[T]) -> None:
+        """Have a process do something, and wait until that is done or sleeps."""
+
+        def begin() -> None:
+            if self.is_alive(process):
+                self.submit(process, work)
+                self._drive(work)
+            else:
+                work.fail(GuestFault(f"process {process.pid} has ended", vector=-1, rip=0))
+
+        self._machine.run(begin)
+        self.settle(process, work)
+
     def settle(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> None:
         """Wait until work is done, or sleeps."""
         machine, end = self._machine, time.monotonic() + timeout

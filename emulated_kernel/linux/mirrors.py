@@ -39,6 +39,7 @@ class Mirror:
     process: HostProcess
     agent: AgentProcess
     descriptors: dict[int, int] = field(default_factory=dict)
+    is_dead: bool = False
 
     @property
     def pid(self) -> int:
@@ -73,7 +74,7 @@ class Mirrors:
             mirror = self._mirrors.get(process.pid)
             if mirror is not None:
                 is_same = mirror.process.start_time in (process.start_time, UNKNOWN_START)
-                if is_same and self._is_alive(mirror):
+                if is_same and not mirror.is_dead:
                     return self._updated(mirror, process)
                 self.exit(mirror)
             return self._updated(self._fork(process), process)
@@ -114,8 +115,8 @@ class Mirrors:
 
     def _clone(self, forks: AgentProcess, pid: int) -> int:
         work = Work(self._agents.clone(pid))
-        self._machine.run(lambda: self._agents.submit(forks, work))
-        return self._agents.finish(forks, work)
+        self._agents.do(forks, work)
+        return work.result()
 
     def exit(self, mirror: Mirror) -> None:
         """The process has ended, and so does its mirror."""
@@ -146,10 +147,13 @@ class Mirrors:
 
     def do(self, mirror: Mirror, work: Work[T]) -> None:
         """Have it do something, until that is done or sleeps. What has failed raises."""
-        self._machine.run(lambda: self._agents.submit(mirror.agent, work))
-        self._agents.settle(mirror.agent, work)
+        self._agents.do(mirror.agent, work)
         if work.is_done:
-            work.result()
+            try:
+                work.result()
+            except GuestFault:
+                mirror.is_dead = True  # its process gets another one when it comes again
+                raise
 
     def go_on(self, mirror: Mirror, work: Work[T], perform: Callable[[], int | str]) -> None:
         """Go on with a system call that it sleeps in."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -101,6 +102,7 @@ class MachineThread:
         self._lock = threading.Lock()  # for all of these
         self._wake = threading.Condition(self._lock)  # for the machine's own thread
         self._main_thread = threading.main_thread().ident
+        self._sleeps_until = -math.inf  # of the machine's own thread
         self._closing = False
         self._off = threading.Event()
         self._slice_since = 0.0
@@ -170,7 +172,8 @@ class MachineThread:
             if self._waiting:
                 self._owner, turn = self._waiting.popleft()
                 turn.release()
-            if self._background_due() is not None:
+            due = self._background_due()
+            if due is not None and due < self._sleeps_until:
                 self._wake.notify()  # what was done may have changed it
 
     def set_after_slice(self, callback: Callable[[], None], on: bool) -> None:
@@ -248,7 +251,9 @@ class MachineThread:
                 due, now = self._due(), time.monotonic()
                 if self._queue or (due is not None and due <= now):
                     return True
+                self._sleeps_until = math.inf if due is None else due
                 self._wake.wait(None if due is None else due - now)
+                self._sleeps_until = -math.inf
         return False
 
     def _do_next(self) -> None:
