@@ -20,7 +20,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,13 +29,7 @@ from emulated_kernel.assembler import load
 from emulated_kernel.assembly import Assembly
 from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
 from emulated_kernel.linux.agent_work import (
-    DEVICE_FLUSH,
-    DEVICE_OPEN,
-    DEVICE_POLL,
-    DEVICE_READ,
-    DEVICE_RELEASE,
-    DEVICE_WRITE,
-    SLEEP,
+    AgentProcess,
     Call,
     Poke,
     Program,
@@ -43,6 +37,7 @@ from emulated_kernel.linux.agent_work import (
     SystemCall,
     Work,
 )
+from emulated_kernel.linux.host_device import FILE_OPS, HostDevice
 from emulated_kernel.linux.initramfs import init_code
 from emulated_kernel.linux.memory import HOST_TEXT
 from emulated_kernel.linux.offsets import AgentOffsets, agent_offsets
@@ -56,7 +51,6 @@ CALL_TIMEOUT_S = 5.0
 _STANDS_S = 0.004
 _DRIVES_S = 0.02  # at a time, before others may have the machine
 _LOOKS_S = 0.05  # how often it is looked whether a process still lives
-_COMES_BACK_IN = 100  # times half a millisecond
 _GIVES_UP_AFTER = 100  # attempts, with the guest running on between them
 _IN_INTERRUPT = 0xF0100  # HARDIRQ_MASK, SOFTIRQ_OFFSET (include/linux/preempt.h)
 _HERE = Path(__file__).parent
@@ -75,37 +69,13 @@ _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
 _SYMBOLS = ("schedule", "wake_up_process")
-_FILE_OPS = {
-    "open": DEVICE_OPEN,
-    "read": DEVICE_READ,
-    "write": DEVICE_WRITE,
-    "poll": DEVICE_POLL,
-    "flush": DEVICE_FLUSH,
-    "release": DEVICE_RELEASE,
-}
-_DONE, _SLEEPS, _OTHERS_FIRST = range(3)
 _MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
-_EINTR, _EIO = 4, 5
-
-
-@dataclass(slots=True, eq=False)
-class AgentProcess:
-    """A process of the guest, `task` being its task_struct, known by its stack canary."""
-
-    pid: int
-    task: int
-    canary: int
-    rsp: int
-    work: deque[Work[Any]] = field(default_factory=deque)
-    is_in_step: bool = False
-    is_calling: bool = False
-    preempt_count: int = 0
 
 
 def host_code(vmlinux: Vmlinux) -> Assembly:
     """The host's own code in the guest's kernel."""
     constants = {"HYPERCALL": HYPERCALL_VECTOR}
-    constants.update({f"DEVICE_{name.upper()}": number for name, number in _FILE_OPS.items()})
+    constants.update({f"DEVICE_{name.upper()}": number for name, number in FILE_OPS.items()})
     for name, value in asdict(agent_offsets(vmlinux)).items():
         constants[f"LINUX_{name.upper()}"] = value
     externs = {name: vmlinux.symbol(name) for name in _SYMBOLS}
@@ -130,9 +100,6 @@ class Agents:
         self._standing: AgentProcess | None = None
         self._standing_until = 0.0
         self._to_wake: deque[AgentProcess] = deque()
-        self._due: AgentProcess | None = None  # stands where the device is to do something
-        self._acting: AgentProcess | None = None  # for whom the device does something
-        self._wants_acting = False
         self.is_ready = False
         self.failure: str | None = None
         machine.enter_host_code(self._code, self._user["agent_stopped"])
@@ -144,19 +111,15 @@ class Agents:
                 labels["agent_rests"]: self._rests,
                 labels["agent_rested"]: self._rested,
                 labels["device_wakes"]: self._wakes,
-                labels["device_asks"]: self._asks,
-                labels["device_sleeps"]: self._sleeps,
             }
         )
-        self._write_operations()
+        self._device = HostDevice(machine, vmlinux, self._code.labels, self._current)
         machine.before_guest = self._before_guest
         machine.stands_until = self._stands_until
 
-    def _write_operations(self) -> None:
-        table, labels = self._code.labels["device_operations"], self._code.labels
-        for name in _FILE_OPS:
-            at = table + self._vmlinux.btf.offset("file_operations", name)
-            self._memory.set_u64(at, labels[f"device_{name}"])
+    def let_guest_run(self) -> None:
+        """Between two steps of a text patch."""
+        self._device.let_guest_run()
 
     @property
     def words(self) -> int:
@@ -292,40 +255,6 @@ class Agents:
         self._machine.cpu.set(rax=task)
         return True
 
-    def _asks(self) -> bool:
-        """An operation of the device, of a process of ours or of anybody's."""
-        process, cpu = self._current(), self._machine.cpu
-        (number,) = cpu.get("r12")
-        work = process.work[0] if process is not None and process.work else None
-        if process is None or work is None or work.is_done or work.file_op != number:
-            is_harmless = number in (DEVICE_OPEN, DEVICE_FLUSH, DEVICE_RELEASE)
-            cpu.set(rdx=_DONE, rax=0 if is_harmless else -_EIO)
-        elif work.answer is not None:
-            self._give(work)
-        elif self._acting is not None:
-            cpu.set(rdx=_OTHERS_FIRST)
-            if process is self._acting and self._wants_acting:
-                cpu.hooks.want_turn()
-        else:
-            self._due = process
-            cpu.hooks.want_turn()
-        return True
-
-    def _give(self, work: Work[Any]) -> None:
-        """The answer to an operation, to the process that asks for it."""
-        answer, work.answer = work.answer, None
-        if isinstance(answer, int):
-            work.file_op = None
-            self._machine.cpu.set(rdx=_DONE, rax=answer)
-        else:
-            self._machine.cpu.set(rdx=_SLEEPS)
-
-    def _sleeps(self) -> bool:
-        process = self._current()
-        work = process.work[0] if process is not None and process.work else None
-        self._machine.cpu.set(rax=int(work is None or not work.sleeps))
-        return True
-
     def _go_on(self, process: AgentProcess, result: int | None) -> None:
         """With the next step there is, given the result of the last one."""
         process.is_in_step = False
@@ -355,11 +284,7 @@ class Agents:
     # --- between stops ---------------------------------------------------------------------------
 
     def _before_guest(self) -> None:
-        if self._acting is not None:
-            if self._is_asking(self._acting):
-                self._machine.cpu.set(rdx=_OTHERS_FIRST)
-        elif self._due is not None:
-            self._perform(self._due)
+        self._device.before_guest()
         process = self._standing
         if process is None or not self._stands(process):
             return
@@ -368,39 +293,6 @@ class Agents:
         elif time.monotonic() >= self._standing_until:
             self._standing = None
             self._to_kernel(process, self._code.labels["agent_rest"])
-
-    def _is_asking(self, process: AgentProcess) -> bool:
-        at = self._code.labels["device_asks"]
-        return self._machine.cpu.rip == at and self._current() is process
-
-    def _perform(self, process: AgentProcess) -> None:
-        """The operation that a process stands in, in its context."""
-        self._due = None
-        work = process.work[0]
-        self._acting = process
-        try:
-            answer = work.perform()
-        finally:
-            self._acting = None
-        work.answer = answer
-        if answer == SLEEP:
-            work.fall_asleep()
-            self._machine.settle(lambda: None)
-        if self._is_asking(process):
-            self._give(work)
-
-    def let_guest_run(self) -> None:
-        """Between two steps of a text patch; then who does it has the processor again."""
-        machine, process = self._machine, self._acting
-        machine.let_guest_run()
-        self._wants_acting = True
-        try:
-            for _ in range(_COMES_BACK_IN):
-                if process is None or self._is_asking(process) or machine.failure is not None:
-                    break
-                machine.let_guest_run()
-        finally:
-            self._wants_acting = False
 
     def _stands(self, process: AgentProcess) -> bool:
         processors = self._machine.processors

@@ -1,11 +1,12 @@
-"""What a process of the agent's is to do: a generator of steps, each given the last's result."""
+"""A process of the agent's, and its work: generators of steps, each given the last's result."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -115,3 +116,17 @@ class Work(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]
+
+
+@dataclass(slots=True, eq=False)
+class AgentProcess:
+    """A process of the guest, `task` being its task_struct, known by its stack canary."""
+
+    pid: int
+    task: int
+    canary: int
+    rsp: int
+    work: deque[Work[Any]] = field(default_factory=deque)
+    is_in_step: bool = False
+    is_calling: bool = False
+    preempt_count: int = 0

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
-from emulated_kernel.linux.agent import AgentProcess, Agents, signed
-from emulated_kernel.linux.agent_work import Program, SystemCall, Work
+from emulated_kernel.linux.agent import Agents, signed
+from emulated_kernel.linux.agent_work import AgentProcess, Program, SystemCall, Work
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.procfs import UNKNOWN_START, HostProcess
 
