@@ -54,7 +54,7 @@ def _load_kernel(path: Path | None) -> KernelImage:
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror}") from error
     if magic != b"\x7fELF":
-        raise ImageError(f"{path}: neither a vmlinuz nor an ELF file")
+        raise ImageError(f"{path}: neither a vmlinuz for x86-64 nor an ELF file")
     from emulated_kernel.images.elf import load_elf
 
     return load_elf(path)

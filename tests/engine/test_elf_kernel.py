@@ -104,8 +104,8 @@ def test_what_needs_the_built_in_kernel_is_not_offered(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "neither a vmlinuz nor an ELF file"),
-        (b"#!/bin/sh\n", "neither a vmlinuz nor an ELF file"),
+        (b"", "neither a vmlinuz for x86-64 nor an ELF file"),
+        (b"#!/bin/sh\n", "neither a vmlinuz for x86-64 nor an ELF file"),
         (b"\x7fELF", "EI_CLASS"),
         (b"\x7fELF\x01\x01\x01" + bytes(200), "x86-64|EI_|e_"),
     ],

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import lzma
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from support.linux_kernel import require_linux
+from support.vmlinuz import PACKERS, bzimage
 
 import emulated_kernel.linux as linux
+from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import Vmlinux, load_vmlinuz
 
 # Recorded in these kernels, booted with nokaslr: the lines of available_filter_functions and of
@@ -123,6 +129,39 @@ def test_it_is_loaded_where_it_was_linked_for(kernel: Vmlinux) -> None:
     assert kernel.entry == kernel.physical(kernel.symbols.address("startup_64"))
     assert kernel.text.start == 0xFFFFFFFF81000000
     assert kernel.init.start <= kernel.init_text.start < kernel.init_text.end <= kernel.init.end
+
+
+REPACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, 1),
+    "xz": lambda data: sized(lzma.compress(data, check=lzma.CHECK_CRC32, preset=0), data),
+    "zstd": lambda data: sized(zstandard.compress(data, 1), data),
+    "lz4": PACKERS["lz4"],
+}
+
+
+def sized(packed: bytes, data: bytes) -> bytes:
+    return packed + len(data).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("packer", REPACKED)
+def test_packed_in_another_way_it_is_the_same_kernel(
+    kernel: Vmlinux, packer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    data = bytes(kernel.elf.data)
+    payload = REPACKED[packer](data)
+    file = tmp_path / "vmlinuz"
+    file.write_bytes(bzimage(payload))
+    again = load_vmlinuz(file)
+    assert again.release == kernel.release
+    assert again.elf.data == data
+    assert again.mcount.tolist() == kernel.mcount.tolist()
+    file.write_bytes(bzimage(payload[: len(payload) // 3] + payload[-4:]))
+    with pytest.raises(ImageError, match=r"vmlinuz: (truncated|broken): [^\n]+$"):
+        load_vmlinuz(file)
+    file.write_bytes(bzimage(payload)[: len(payload) // 3])
+    with pytest.raises(ImageError, match=r"vmlinuz: truncated: [^\n]+$"):
+        load_vmlinuz(file)
 
 
 def test_what_was_read_once_is_there_at_once(file: Path, kernel: Vmlinux) -> None:
