@@ -1,7 +1,8 @@
 """A distribution's vmlinuz and the compressed vmlinux in it (arch/x86/boot/header.S).
 
 The boot protocol's header says where the payload lies; its first bytes say how it is compressed,
-its last four how long it is unpacked. Left out: lzo, kernels packed into an EFI stub of their own.
+its last four how long it is unpacked. The image ends with its CRC-32, which tells of damage where
+the way of packing does not. Left out: lzo, kernels packed into an EFI stub of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _BOOT_FLAG, _HEADER_MAGIC = 0xAA55, b"HdrS"
 _PAYLOAD_PROTOCOL, _XLOADFLAGS_PROTOCOL = 0x208, 0x20C
 _XLF_KERNEL_64 = 1
 _LZ4_BLOCK = 8 << 20
+_LZMA, _LZ4 = b"\x5d\0\0", b"\x02\x21\x4c\x18"
+_PARAGRAPH, _CRC_OF_A_WHOLE = 16, 0xFFFFFFFF
+_PE_CHECKSUM, _PE_CERTIFICATES = (88, 4), (168, 8)  # where in a PE header, how long
 _INSTALL = "pip install 'ftracefs[linux]'"
 
 
@@ -36,6 +40,8 @@ def extract_vmlinux(data: bytes) -> bytes:
     (size,) = struct.unpack_from("<I", payload, len(payload) - 4)
     if size > UNPACKED_LIMIT:
         raise ImageError(f"broken: {size} bytes when unpacked")
+    if payload.startswith((_LZMA, _LZ4)) and not _has_its_checksum(data):
+        raise ImageError("broken: its checksum is wrong")
     vmlinux = _decompress(payload, size)
     if len(vmlinux) < size:
         raise ImageError(f"truncated: unpacks to {len(vmlinux)} bytes of {size}")
@@ -59,6 +65,22 @@ def _payload(data: bytes) -> bytes:
     if length < 8 or start + length > len(data):
         raise ImageError(f"truncated: {len(data)} bytes of at least {start + length}")
     return data[start : start + length]
+
+
+def _has_its_checksum(data: bytes) -> bool:
+    """By what its header says is the image; a signature has come later, and changed two fields.
+
+    Since 6.15 there are zeros in the checksum's place.
+    """
+    sectors, paragraphs = data[0x1F1] or 4, int.from_bytes(data[0x1F4:0x1F8], "little")
+    image = bytearray(data[: (sectors + 1) * _SECTOR + paragraphs * _PARAGRAPH])
+    if not any(image[-4:]):
+        return True
+    header = int.from_bytes(image[0x3C:0x40], "little")
+    if image.startswith(b"MZ") and header < len(image) - sum(_PE_CERTIFICATES):
+        for at, size in (_PE_CHECKSUM, _PE_CERTIFICATES):
+            image[header + at : header + at + size] = bytes(size)
+    return zlib.crc32(image) == _CRC_OF_A_WHOLE
 
 
 def _decompress(payload: bytes, size: int) -> bytes:
@@ -137,8 +159,8 @@ _FORMATS: tuple[tuple[bytes, Callable[[bytes, int], bytes]], ...] = (
     (b"\x1f\x8b", _gzip),
     (b"BZh", _bzip2),
     (b"\xfd7zXZ\0", _xz),
-    (b"\x5d\0\0", _xz),
+    (_LZMA, _xz),
     (b"\x28\xb5\x2f\xfd", _zstd),
-    (b"\x02\x21\x4c\x18", _lz4),
+    (_LZ4, _lz4),
     (b"\x89LZO", _lzo),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import lzma
+import random
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +164,22 @@ def test_packed_in_another_way_it_is_the_same_kernel(
     file.write_bytes(bzimage(payload)[: len(payload) // 3])
     with pytest.raises(ImageError, match=r"vmlinuz: truncated: [^\n]+$"):
         load_vmlinuz(file)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_flipped_bit_in_what_is_packed_is_noticed(
+    file: Path, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    data = bytearray(file.read_bytes())
+    rng = random.Random(seed)
+    start, length = struct.unpack_from("<II", data, 0x248)
+    start += (data[0x1F1] + 1) * 512
+    data[rng.randrange(start, start + length)] ^= 1 << rng.randrange(8)
+    damaged = tmp_path / "vmlinuz"
+    damaged.write_bytes(data)
+    with pytest.raises(ImageError, match=r"vmlinuz: [^\n]+$"):
+        load_vmlinuz(damaged)
 
 
 def test_what_was_read_once_is_there_at_once(file: Path, kernel: Vmlinux) -> None:
