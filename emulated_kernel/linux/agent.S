@@ -23,6 +23,8 @@ FUNC_NOTRACE agent
     SYSTEM_CALL SYS_WRITE
     mov edi, r12d
     SYSTEM_CALL SYS_CLOSE
+agent_begins:                               # also where the program is executed anew
+    xor eax, eax
 agent_loop:
     int HYPERCALL
 agent_stopped:
@@ -67,5 +69,11 @@ most_pids:
     .asciz "4194304"
 agent_device:
     .asciz "/dev/ftracefs"
+agent_init:
+    .asciz "/init"
+agent_mark:
+    .asciz "AGNT"
+agent_programs:
+    .asciz "/dev/ftracefs-programs"
 agent_directory:
     .asciz "/dev/ftracefs-instances"

@@ -17,6 +17,7 @@ thread, most of it in a hook of the processor.
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -69,6 +70,7 @@ _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
 _SYMBOLS = ("schedule", "wake_up_process")
+_EXECVE, _SYMLINK, _PROGRAMS, _PATH_WORDS = 59, 88, b"/dev/ftracefs-programs/", 6
 _MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
 
 
@@ -199,7 +201,7 @@ class Agents:
         if process is self._standing and not process.work:
             self._machine.cpu.hooks.want_turn()  # it is back from an interrupt
             return True
-        (result,) = self._machine.cpu.get("rax")
+        result, process.rsp = self._machine.cpu.get("rax", "rsp")
         self._go_on(process, result if process.is_in_step else None)
         return True
 
@@ -549,6 +551,19 @@ class Agents:
         yield Poke(tuple(words))
         return signed((yield SystemCall(_CLONE3, (self.words, _CLONE_ARGS_BYTES))))
 
+    def program(self, name: bytes) -> Program[int]:
+        """Make that there is a file of that name to execute."""
+        yield Poke(_string(_PROGRAMS + name))
+        return signed((yield SystemCall(_SYMLINK, (self.address("init"), self.words))))
+
+    def execute(self, name: bytes) -> Program[int]:
+        """Be another program, which does the same; 0, or -errno."""
+        path = _string(_PROGRAMS + name)
+        arguments = (self.words + len(_PROGRAMS), 0, self.address("mark"), 0)
+        yield Poke((*path, *arguments))
+        argv = self.words + 8 * len(path)
+        return signed((yield SystemCall(_EXECVE, (self.words, argv, argv + 16))))
+
     def rename(self, comm: bytes) -> Program[None]:
         """Have another name."""
         raw = comm[: _COMM_BYTES - 1].ljust(_COMM_BYTES, b"\0")
@@ -572,7 +587,8 @@ class Agents:
         if major < 0:
             self.failure = f"__register_chrdev: {major}"
         yield SystemCall(_MKNOD, (self.address("device"), _S_IFCHR | 0o666, major << 8))
-        yield SystemCall(_MKDIR, (self.address("directory"), 0o755))
+        for directory in ("directory", "programs"):
+            yield SystemCall(_MKDIR, (self.address(directory), 0o755))
         yield from self.rename(_COMM)
         child = yield from self.clone()
         if child < 0:
@@ -588,6 +604,11 @@ class Agents:
         if self._machine.processors.count > 1:
             yield Poke((1 << _CPU,))
             yield SystemCall(_SCHED_SETAFFINITY, (0, 8, self.words))
+
+
+def _string(text: bytes) -> tuple[int, ...]:
+    """As words for Poke."""
+    return struct.unpack(f"<{_PATH_WORDS}Q", text.ljust(8 * _PATH_WORDS, b"\0"))
 
 
 def signed(value: int, bits: int = 64) -> int:

@@ -18,6 +18,13 @@ TIOCSCTTY = 0x540e
 
 .text
 FUNC_NOTRACE _start
+    mov rax, [rsp]
+    mov rax, [rsp + rax*8 + 16]             # the environment's first string
+    test rax, rax
+    je .Linit
+    cmp dword ptr [rax], AGENT_MARK
+    je agent_begins
+.Linit:
     MOUNT devtmpfs, dev
     MOUNT proc_type, proc
     MOUNT sysfs, sys

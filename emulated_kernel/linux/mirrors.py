@@ -27,6 +27,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _EXIT_GROUP = 231
+_COMM_MAX = 15
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,7 @@ class Mirrors:
         self._machine = machine
         self._agents = agents
         self._mirrors: dict[int, Mirror] = {}  # by the host's pid
+        self._programs: set[bytes] = set()  # what there are programs for in the guest
         self._lock = threading.RLock()
         self.on_new_task: Callable[[Mirror], None] = lambda mirror: None
         self.before_exit: Callable[[Mirror], None] = lambda mirror: None
@@ -81,9 +83,22 @@ class Mirrors:
 
     def _updated(self, mirror: Mirror, process: HostProcess) -> Mirror:
         if mirror.process.comm != process.comm:
-            self.do(mirror, Work(self._agents.rename(process.comm.encode())))
+            self._execute(mirror, process.comm.encode()[:_COMM_MAX])
         mirror.process = process
         return mirror
+
+    def _execute(self, mirror: Mirror, comm: bytes) -> None:
+        """Another name is another program, as a rule."""
+        agents, root = self._agents, self._agents.root
+        if comm and b"/" not in comm and root is not None:
+            if comm not in self._programs:
+                self._programs.add(comm)
+                agents.do(root, Work(agents.program(comm)))
+            executes = Work(agents.execute(comm))
+            self.do(mirror, executes)
+            if executes.result() == 0:
+                return
+        self.do(mirror, Work(agents.rename(comm)))
 
     def _is_alive(self, mirror: Mirror) -> bool:
         return self._machine.run(lambda: self._agents.is_alive(mirror.agent))

@@ -48,7 +48,7 @@ _FILE_OPS = {
 }
 _AT_FDCWD = 0xFFFFFFFFFFFFFF9C
 # What of an open's flags means something for a device.
-_OPEN_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_TRUNC | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_TRUNC
 _NOWHERE = 0x10000000  # an address of user mode where nothing is: buffers are the host's
 _WORDS_BYTES, _BUFFER_BYTES = 112, 1024
 _POLLIN = 1

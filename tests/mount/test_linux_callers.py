@@ -133,6 +133,17 @@ def test_a_process_has_its_pid_and_name_in_the_guest_until_it_ends(linux: Path) 
     wait_until(lambda: host.pid not in processes(linux), "a mirror ends with its process")
 
 
+def test_a_program_that_a_process_executes_is_executed_in_the_guest(linux: Path) -> None:
+    (linux / "set_ftrace_filter").write_text("do_execve* begin_new_exec\n")
+    (linux / "current_tracer").write_text("function\n")
+    pid = int(script(linux, "echo $$ > trace_marker; echo $$; exec cat tracing_on").split()[0])
+    found = [function for _, who, function, _ in records(linux) if who == pid]
+    # bash, which is what its parent's mirror was not, and cat
+    assert found[-2].startswith("do_execve")
+    assert found[-1] == "begin_new_exec"
+    assert guest(linux, "dmesg | grep -c segfault") == "0\n"
+
+
 def test_an_error_of_a_file_is_the_system_calls_error(linux: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
         (linux / "current_tracer").write_text("no such tracer\n")
