@@ -3,8 +3,6 @@
 A tracepoint is passed without a trace until it has a probe. Then the branch at each of its sites
 is switched over to a call with the tracepoint's arguments: of the probe, if it is the only one,
 else of an iterator that calls one after the other.
-
-Left out: waiting until nobody is inside a probe that was taken out. At a safepoint nobody ever is.
 """
 
 from __future__ import annotations
@@ -99,6 +97,9 @@ class Tracepoints:
         if len(new) == len(old):
             raise TracepointError(errno.ENOENT, f"{name} has no such probe")
         self._publish(name, new)
+
+    def tracepoint_synchronize_unregister(self) -> None:
+        """Wait until nobody is inside a probe that was taken out. At a safepoint nobody ever is."""
 
     def set_probe(
         self, name: str, func: int, data: int, on: bool, prio: int = TRACEPOINT_DEFAULT_PRIO

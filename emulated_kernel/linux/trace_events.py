@@ -140,13 +140,22 @@ class LinuxEvents:
     @cached_property
     def _field_offsets(self) -> dict[str, int]:
         btf, struct = self._vmlinux.btf, "ftrace_event_field"
-        names = ["link", "name", "type", "offset", "size", "is_signed"]
+        names = ["link", "name", "type", "offset", "size"]
         if btf.has(struct, "len"):
             names.append("len")
         return {name: btf.offset(struct, name) for name in names}
 
+    @cached_property
+    def _signed(self) -> tuple[int, int]:
+        """Where it is told and by which bits; since 6.12 it is one bit of several."""
+        member = self._vmlinux.btf.member("ftrace_event_field", "is_signed")
+        shift = member.bit_offset % 32
+        mask = ((1 << member.bits) - 1) << shift if member.bits else 0xFFFFFFFF
+        return (member.bit_offset - shift) // 8, mask
+
     def _field(self, node: int) -> LinuxField:
         at, memory = self._field_offsets, self._memory
+        signed_at, signed_mask = self._signed
         field = node - at["link"]
         type_ = self._string(self._u64(field + at["type"]))
         length = None
@@ -161,7 +170,7 @@ class LinuxEvents:
             self._string(self._u64(field + at["name"])),
             memory.u32(field + at["offset"]),
             memory.u32(field + at["size"]),
-            bool(memory.u32(field + at["is_signed"])),
+            bool(memory.u32(field + signed_at) & signed_mask),
             length,
         )
 

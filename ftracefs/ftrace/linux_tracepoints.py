@@ -47,7 +47,8 @@ class LinuxTracepoints(Tracepoints):
         self._engine = labels
         self._address = address
         self._call = call
-        self._words: dict[tuple[str, int, int], int] = {}
+        # Never freed: another processor may be about to call a probe that has just been taken out.
+        self._words: dict[tuple[int, int], int] = {}
 
     def exists(self, name: str) -> bool:
         return self._address(f"__tracepoint_{name}") is not None
@@ -56,28 +57,36 @@ class LinuxTracepoints(Tracepoints):
         self, name: str, func: int, data: int, prio: int = TRACEPOINT_DEFAULT_PRIO
     ) -> None:
         """As in Tracepoints, for tracepoints whose arguments are tasks."""
-        key = name, func, data
-        if key in self._words:
+        probe = TracepointFunc(func, data, prio)
+        if any(probe.is_same(each) for each in self.probes(name)):
             raise TracepointError(errno.EEXIST, f"{name} has this probe")
-        word = self._machine.alloc(16, 16)
-        self._memory.set_u64(word, func)
-        self._memory.set_u64(word + 8, data)
-        try:
-            self._run("tracepoint_probe_register_prio", name, word, prio & _U32)
-        except BaseException:
-            self._machine.free(word)
-            raise
-        self._words[key] = word
-        self._funcs[name] = (*self.probes(name), TracepointFunc(func, data, prio))
+        self._run("tracepoint_probe_register_prio", name, self._word(func, data), prio & _U32)
+        self._funcs[name] = (*self.probes(name), probe)
 
     def tracepoint_probe_unregister(self, name: str, func: int, data: int) -> None:
-        word = self._words.pop((name, func, data), None)
-        if word is None:
-            raise TracepointError(errno.ENOENT, f"{name} has no such probe")
-        self._run("tracepoint_probe_unregister", name, word)
-        self._machine.free(word)
         probe = TracepointFunc(func, data)
-        self._funcs[name] = tuple(each for each in self.probes(name) if not each.is_same(probe))
+        left = tuple(each for each in self.probes(name) if not each.is_same(probe))
+        if len(left) == len(self.probes(name)):
+            raise TracepointError(errno.ENOENT, f"{name} has no such probe")
+        self._run("tracepoint_probe_unregister", name, self._word(func, data))
+        self._funcs[name] = left
+
+    def tracepoint_synchronize_unregister(self) -> None:
+        """As in Tracepoints. One processor alone has left the probe before it does anything else."""
+        if self._machine.nr_cpus == 1:
+            return
+        self._call("synchronize_rcu")
+        srcu = self._address("tracepoint_srcu")
+        if srcu is not None:
+            self._call("synchronize_srcu", srcu)
+
+    def _word(self, func: int, data: int) -> int:
+        """What leads the translator to a probe."""
+        if (func, data) not in self._words:
+            word = self._words[func, data] = self._machine.alloc(16, 16)
+            self._memory.set_u64(word, func)
+            self._memory.set_u64(word + 8, data)
+        return self._words[func, data]
 
     def _run(self, function: str, name: str, word: int, *more: int) -> None:
         tracepoint = self._address(f"__tracepoint_{name}")

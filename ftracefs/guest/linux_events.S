@@ -58,8 +58,10 @@ ENDFUNC linux_event_buffer_reserve
 FUNC_NOTRACE linux_event_buffer_commit
     IS_OURS [rdi + LINUX_FBUFFER_FILE]
     jb .Ltheirs
+    cmp dword ptr gs:[OPEN_RECORDS], 0      # the host may have lost its patience
+    je 1f
     dec dword ptr gs:[OPEN_RECORDS]
-    mov r9, [rdi + LINUX_FBUFFER_BUFFER]
+1:  mov r9, [rdi + LINUX_FBUFFER_BUFFER]
     cmp dword ptr [r9 + RB_STACKTRACE], 0
     jne linux_event_stacks
     ret

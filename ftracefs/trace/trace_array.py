@@ -148,8 +148,8 @@ class TraceArray:
         self.tracing_set_nop()
         self.func_probes.clear_ftrace_function_probes()
         self.event_pids.free()
-        self.events.event_trace_del_tracer()
         self.function_pids.free()
+        self.events.event_trace_del_tracer()
         if self.tracing.ftrace.ftrace_destroy_function_files(self.ops):
             self._free_trace_buffers()
 

@@ -68,6 +68,7 @@ class TraceEvents:
             if file.sm_ref:
                 file.sm_ref = 1
                 self.trace_event_enable_disable(file, False, soft_disable=True)
+        self._tracing.tracepoints.tracepoint_synchronize_unregister()
         self._machine.free(self._memory)
         self.files = []
         self._by_name.clear()
