@@ -72,7 +72,7 @@ class LinuxTracepoints(Tracepoints):
         self._funcs[name] = left
 
     def tracepoint_synchronize_unregister(self) -> None:
-        """As in Tracepoints. One processor alone has left the probe before it does anything else."""
+        """As in Tracepoints. A single processor has left the probe before it comes here."""
         if self._machine.nr_cpus == 1:
             return
         self._call("synchronize_rcu")
