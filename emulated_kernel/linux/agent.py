@@ -401,7 +401,9 @@ class Agents:
 
     def settle(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> None:
         """Wait until work is done, or sleeps."""
-        machine, end = self._machine, time.monotonic() + timeout
+        machine, device = self._machine, self._device
+        # What the host does meanwhile, for whomever, is no time in which nothing comes back.
+        end = time.monotonic() + timeout - device.performed_s
         died = GuestFault("Oops: the task was killed", vector=-1, rip=0)
         timed_out = GuestTimeout(f"no return within {timeout:g} s")
         while not work.is_settled:
@@ -411,14 +413,14 @@ class Agents:
             machine.check_alive()
             if not machine.run(lambda: self.is_alive(process)):
                 machine.run(lambda: self._forget(process, died))
-            elif time.monotonic() > end:
+            elif time.monotonic() - device.performed_s > end:
                 machine.run(lambda: self._give_up(process, work, timed_out))
             elif machine.is_mine:
                 machine.wait_for_guest(_LOOKS_S)
             else:
                 work.wait(_LOOKS_S)
         if machine.is_mine:
-            self._rest(end)
+            self._rest(time.monotonic() + timeout)
 
     def _rest(self, end: float) -> None:
         """In virtual time whoever goes on finds the guest at rest, if nobody else wants something

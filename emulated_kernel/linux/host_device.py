@@ -7,6 +7,7 @@ between them, the caller lets others go first until it is done.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,6 +55,7 @@ class HostDevice:
         self._due: AgentProcess | None = None  # stands where something is to be done for it
         self._acting: AgentProcess | None = None  # for whom something is being done
         self._wants_acting = False
+        self.performed_s = 0.0  # spent with doing things
         self._write_operations(vmlinux)
         machine.host_stops[labels["device_asks"]] = self._asks
         machine.host_stops[labels["device_sleeps"]] = self._sleeps
@@ -115,10 +117,12 @@ class HostDevice:
         self._due = None
         work = process.work[0]
         self._acting = process
+        began = time.monotonic()
         try:
             answer = work.perform()
         finally:
             self._acting = None
+            self.performed_s += time.monotonic() - began
         work.answer = answer
         if answer == SLEEP:
             work.fall_asleep()
