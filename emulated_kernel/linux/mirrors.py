@@ -21,13 +21,14 @@ from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.linux.agent import Agents, signed
 from emulated_kernel.linux.agent_work import AgentProcess, Program, SystemCall, Work
 from emulated_kernel.linux.pc import PcMachine
-from emulated_kernel.procfs import UNKNOWN_START, HostProcess
+from emulated_kernel.procfs import UNKNOWN_START, HostProcess, read_other_process
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _EXIT_GROUP = 231
 _COMM_MAX = 15
+_BETWEEN_MAX = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +106,7 @@ class Mirrors:
 
     def _fork(self, process: HostProcess) -> Mirror:
         agents = self._agents
-        parent = self._mirrors.get(process.ppid)
+        parent = self._parent_of(process)
         if parent is not None and (self.asleep_in(parent) or not self._is_alive(parent)):
             parent = None
         forks = agents.root if parent is None else parent.agent
@@ -127,6 +128,22 @@ class Mirrors:
         self._mirrors[process.pid] = mirror
         self.on_new_task(mirror)
         return mirror
+
+    def _parent_of(self, process: HostProcess) -> Mirror | None:
+        """Its parent's mirror. Who stands between it and a mirror, and is not one yet, becomes one:
+        that they were forked is told later, if at all.
+        """
+        between: list[HostProcess] = []
+        pid = process.ppid
+        while pid not in self._mirrors:
+            ancestor = read_other_process(pid) if pid > 1 and len(between) < _BETWEEN_MAX else None
+            if ancestor is None:
+                return None
+            between.append(ancestor)
+            pid = ancestor.ppid
+        for ancestor in reversed(between):
+            self._updated(self._fork(ancestor), ancestor)
+        return self._mirrors.get(process.ppid)
 
     def _clone(self, forks: AgentProcess, pid: int) -> int:
         work = Work(self._agents.clone(pid))
