@@ -21,6 +21,8 @@ from emulated_kernel.machine.memory import Memory
 _LIMIT = 1 << 16  # of events, and of the fields of one
 _TEXT_LIMIT = 1 << 16
 FILE_BYTES = CONSTANTS["EVENT_FILE_SIZE"] - CONSTANTS["EVENT_FILE_LINUX"]
+_SYSCALLS, _RESERVE = "syscalls", "trace_event_buffer_reserve"
+_CALL, _FUNCTION_BYTES = 0xE8, 512
 _SYSCALL_ENTER = "syscall_get_enter_fields"
 
 
@@ -88,9 +90,25 @@ class LinuxEvents:
             flags = self._memory.u32(call + self._call["flags"])
             id_ = self._memory.u32(call + self._call["event.type"])
             switches = bool(reg) and not flags & ignore
+            if system == _SYSCALLS and not self._syscalls_reserve:
+                continue
             name = self._name(call, flags)
             events.append(LinuxEvent(call, class_address, reg, system, name, id_, switches))
         return events
+
+    @cached_property
+    def _syscalls_reserve(self) -> bool:
+        """Whether events of system calls get their records as the others do; before 5.17 not."""
+        symbols = self._vmlinux.symbols
+        start, target = symbols.get("ftrace_syscall_enter"), symbols.get(_RESERVE)
+        if start is None or target is None:
+            return False
+        code = self._memory.read(start, _FUNCTION_BYTES)
+        ends = (at + 5 for at, byte in enumerate(code[:-4]) if byte == _CALL)
+        return any(
+            start + end + int.from_bytes(code[end - 4 : end], "little", signed=True) == target
+            for end in ends
+        )
 
     def print_fmt(self, event: LinuxEvent) -> str:
         return self._string(self._u64(event.address + self._call["print_fmt"]))
