@@ -419,8 +419,8 @@ class Agents:
                 machine.wait_for_guest(_LOOKS_S)
             else:
                 work.wait(_LOOKS_S)
-        if machine.is_mine:
-            self._rest(time.monotonic() + timeout)
+        if machine.time.is_virtual:
+            machine.run(lambda: self._rest(time.monotonic() + timeout))
 
     def _rest(self, end: float) -> None:
         """In virtual time whoever goes on finds the guest at rest, if nobody else wants something

@@ -40,6 +40,12 @@ def script(linux: LinuxShell) -> dict[str, str]:
         seen[tracer] = linux.cat("trace")
         linux.echo("1", "tracing_on")
         linux.echo("nop", "current_tracer")
+    for subsystem in ("sched", "irq", "timer", "syscalls"):
+        linux.echo(f"{subsystem}:*", "set_event", append=True)
+    seen["output of events"] = linux.sh("seq 20 | md5sum; sleep 0.1")
+    linux.echo("gcd 12 18", "emulator/call")
+    linux.echo("0", "events/enable")
+    seen["events"] = linux.cat("trace")
     seen["console"] = linux.cat("emulator/console")
     return seen
 
@@ -93,6 +99,7 @@ def test_the_trace_is_one_of_what_was_asked_for(expected: dict[str, str]) -> Non
     assert " md5sum-" in expected["function"]
     assert expected["function"].count("\n") > 100_000
     assert "vfs_read() {" in expected["function_graph"]
+    assert ": sched_switch: " in expected["events"]
     assert expected["output of function"] != expected["output of function_graph"]  # as time goes on
 
 
