@@ -53,3 +53,7 @@ class ModuleError(EmulatedKernelError):
     def __init__(self, errno: int, message: str) -> None:
         super().__init__(message)
         self.errno = errno
+
+
+class GuestDeadError(EmulatedKernelError):
+    """The guest runs no more."""

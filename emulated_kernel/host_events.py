@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from emulated_kernel.errors import EmulatedKernelError
+from emulated_kernel.errors import EmulatedKernelError, GuestDeadError
 from emulated_kernel.procfs import (
     UNKNOWN_START,
     HostProcess,
@@ -241,6 +241,8 @@ class HostEvents:
             for key, _ in self._selector.select():
                 try:
                     self._handle(key)
+                except GuestDeadError:
+                    pass  # it has said so, and follows nobody any more
                 except EmulatedKernelError:
                     if not self._closing:
                         log.exception("a process event was lost")

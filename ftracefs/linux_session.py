@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import sys
 
-from emulated_kernel.errors import EmulatedKernelError, ImageError
+from emulated_kernel.errors import EmulatedKernelError, GuestDeadError, ImageError
 from emulated_kernel.host_events import HostEvents
 from emulated_kernel.images import HOST_KERNEL
 from emulated_kernel.images.linux import linux_image
@@ -18,7 +18,6 @@ from emulated_kernel.linux.find import find_linux
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.memory import PC, PERCPU
 from emulated_kernel.linux.mirrors import Mirrors
-from emulated_kernel.linux.pc import GuestDeadError
 from emulated_kernel.linux.trace_events import LinuxEvents
 from emulated_kernel.tasks import CallResult
 from ftracefs.bare_session import load_ftrace

@@ -69,7 +69,7 @@ _CPU = 0  # that they are on
 _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
-_SYMBOLS = ("schedule", "wake_up_process")
+_SYMBOLS = ("schedule", "schedule_timeout_uninterruptible", "wake_up_process")
 _EXECVE, _SYMLINK, _PROGRAMS, _PATH_WORDS = 59, 88, b"/dev/ftracefs-programs/", 6
 _MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
 

@@ -112,7 +112,8 @@ device_asks:
     je .Lout
     cmp edx, DEVICE_SLEEPS
     je .Lsleep
-    call schedule
+    mov edi, 1                              # a jiffy, or it would be asked for all the time
+    call schedule_timeout_uninterruptible
     jmp .Lask
 .Lsleep:
     mov dword ptr [rbx + LINUX_STATE], TASK_INTERRUPTIBLE

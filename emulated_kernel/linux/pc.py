@@ -21,7 +21,7 @@ from typing import Any
 
 from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.assembly import Assembly
-from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.errors import EmulatedKernelError, GuestDeadError, GuestFault, GuestTimeout
 from emulated_kernel.image import KernelImage
 from emulated_kernel.linux.acpi import PowerManagement
 from emulated_kernel.linux.devices import Bus, Cmos, Keyboard, Pic, Pit, Uart, lapic
@@ -55,10 +55,6 @@ CONSOLE_BYTES, _LINE_BYTES = 1 << 18, 1 << 12
 _APIC, _TSC_DEADLINE, _X2APIC, _RDRAND = 1 << 9, 1 << 24, 1 << 21, 1 << 30
 _CRYSTAL_HZ = 1_000_000 * TSC_KHZ_STEP  # of the APICs' timers, too
 _TOPOLOGY, _TOPOLOGY_V2 = 0x0B, 0x1F
-
-
-class GuestDeadError(EmulatedKernelError):
-    """The guest runs no more."""
 
 
 def cpuid_leaves(tsc_khz: int, cpus: int = 1) -> list[Mapping[int, Cpuid]]:

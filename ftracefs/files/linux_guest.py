@@ -12,8 +12,8 @@ import errno
 import os
 from collections.abc import Callable
 
+from emulated_kernel.errors import GuestDeadError
 from emulated_kernel.linux.guest import LinuxGuest
-from emulated_kernel.linux.pc import GuestDeadError
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import Caller, DeferredWrite, OpenFile, TracefsFile
 from ftracefs.files.emulator import kernel_text

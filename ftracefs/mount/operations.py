@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from emulated_kernel.errors import MachineOffError
+from emulated_kernel.errors import GuestDeadError, MachineOffError
 from ftracefs.errors import TracefsError
 from ftracefs.files.base import (
     Caller,
@@ -119,6 +119,9 @@ class Operations:
             code = error.errno
         except MachineOffError:
             code = errno.ENOTCONN  # the mount is on its way out
+        except GuestDeadError as error:
+            log.info("%s: %s", name, error)
+            code = errno.EIO
         except BaseException:
             log.exception("%s%.200r failed: this is a bug", name, args)
             code = errno.EIO

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from emulated_kernel.errors import GuestDeadError
 from emulated_kernel.linux.boot_params import GDT, STACK_TOP, TABLES
 from emulated_kernel.linux.memory import RAM_BYTES
-from emulated_kernel.linux.pc import GuestDeadError, PcMachine
+from emulated_kernel.linux.pc import PcMachine
 
 CODE, NO_MEMORY = 0x100000, 0x200000  # of these only the first is in RAM
 HANG = b"\xfa\xeb\xfe"  # cli; jmp $
