@@ -32,6 +32,7 @@ from emulated_kernel.procfs import (
 log = logging.getLogger(__name__)
 
 EVENTS_PER_SECOND = 200  # of processes that have tasks
+BURST = 1000  # at once, after a while in which there were few
 _RECEIVE_BUFFER = 4 << 20
 
 # include/uapi/linux/cn_proc.h, connector.h, netlink.h
@@ -204,7 +205,7 @@ class HostEvents:
             self._selector.register(self._connector, selectors.EVENT_READ)
         self._new: list[Mirrored] = []
         self._closing = False
-        self._allowance = float(EVENTS_PER_SECOND)
+        self._allowance = float(BURST)
         self._allowance_at = time.monotonic()
         self.dropped = 0
         tasks.on_new_task = self._watch
@@ -289,7 +290,7 @@ class HostEvents:
         """How many of `wanted` events the rate allows now."""
         now = time.monotonic()
         earned = (now - self._allowance_at) * EVENTS_PER_SECOND
-        self._allowance = min(float(EVENTS_PER_SECOND), self._allowance + earned)
+        self._allowance = min(float(BURST), self._allowance + earned)
         self._allowance_at = now
         allowed = min(wanted, int(self._allowance))
         self._allowance -= allowed

@@ -21,6 +21,7 @@ from ftracefs.ring_buffer.entries import Entries, merge
 
 GUEST = Path(ftracefs.guest.__file__).parent
 SOURCES = [
+    "context.inc",
     "function.inc",
     "ring_buffer.inc",
     "ring_buffer.S",

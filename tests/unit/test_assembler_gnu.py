@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +20,11 @@ from emulated_kernel.images import builtin
 from emulated_kernel.machine.memory import BUILTIN
 
 ROOT = Path(builtin.__file__).resolve().parents[2]
-LINUX = ftracefs.guest.Linux(
-    BUILTIN, MODULES_DATA, LinuxOffsets(*range(8, 8 + 8 * len(fields(LinuxOffsets)), 8))
-)
+OFFSETS = replace(LinuxOffsets(*range(8, 8 + 8 * len(fields(LinuxOffsets)), 8)), tif_need_resched=3)
+LINUXES = [  # one with ORC tables, one with frame pointers
+    ftracefs.guest.Linux(BUILTIN, MODULES_DATA, offsets)
+    for offsets in (OFFSETS, replace(OFFSETS, orc_lookup=0))
+]
 BASES = {".text": 0xFFFFFFFF81000000, ".data": 0xFFFFFFFF82000000}
 
 
@@ -74,7 +76,8 @@ def loads(tmp_path_factory: pytest.TempPathFactory) -> list[Loaded]:
         labels = uncached(builtin.load_builtin)().labels
         ftracefs.guest.load_guest(labels)
         ftracefs.guest.load_guest(labels, poison=True)
-        ftracefs.guest.load_guest(labels, linux=LINUX)
+        for linux in LINUXES:
+            ftracefs.guest.load_guest(labels, linux=linux)
     return recorded
 
 
