@@ -306,5 +306,8 @@ class HostEvents:
             process = read_other_process(event.pid)
             if process is None and forks and known is None and parent is not None:
                 process = _gone_child(event.pid, parent.process)
+            if process is not None and forks and known is None:
+                # One that is just ending has no parent any more.
+                process = replace(process, ppid=event.parent)
             if process is not None:
                 self._tasks.task_of(process)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from emulated_kernel.host_events import ProcEvent, concerning, drop_the_rest, parse_events
+from emulated_kernel import host_events
+from emulated_kernel.host_events import (
+    HostEvents,
+    ProcEvent,
+    concerning,
+    drop_the_rest,
+    parse_events,
+)
+from emulated_kernel.procfs import HostProcess
 
 FORK, EXEC, COMM = 0x1, 0x2, 0x200
 
@@ -58,3 +69,36 @@ def test_the_kernel_drops_ends_and_threads_and_what_else_is_not_parsed() -> None
         connector.setblocking(False)
         with pytest.raises(BlockingIOError):
             connector.recv(4096)
+
+
+class KnownTasks:
+    """Tasks of the processes of these pids, and what they were asked for."""
+
+    def __init__(self, *pids: int) -> None:
+        self._known = {pid: SimpleNamespace(process=process(pid, 1)) for pid in pids}
+        self.asked: list[HostProcess] = []
+        self.on_new_task: Callable[[Any], None] = lambda task: None
+
+    def find(self, pid: int) -> Any:
+        return self._known.get(pid)
+
+    def task_of(self, process: HostProcess) -> None:
+        self.asked.append(process)
+
+
+def process(pid: int, ppid: int) -> HostProcess:
+    return HostProcess(pid, 1000, ppid, "true", 0)
+
+
+@pytest.mark.parametrize("found", [process(11, 0), process(11, 1), process(11, 10), None])
+def test_a_child_is_its_parents_however_far_its_end_has_come(
+    monkeypatch: pytest.MonkeyPatch, found: HostProcess | None
+) -> None:
+    monkeypatch.setattr(host_events, "read_other_process", lambda pid: found)
+    tasks = KnownTasks(10)
+    events = HostEvents(SimpleNamespace(), tasks, all_processes=False)  # type: ignore[arg-type]
+    try:
+        events._follow([ProcEvent(FORK, 11, 10)])
+    finally:
+        events.close()
+    assert [(child.pid, child.ppid) for child in tasks.asked] == [(11, 10)]
