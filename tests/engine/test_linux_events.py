@@ -254,8 +254,8 @@ def test_children_are_followed_with_event_fork(linux: LinuxShell) -> None:
     linux.sh("cat /proc/version; (cat /proc/uptime)")
     linux.echo("0", "events/sched/sched_process_exec/enable")
     assert len(pids_of(linux, "sched_process_exec: filename=")) == 2
-    linux.echo("0", "options/event-fork")
     only_lists(linux, "set_event_pid", shell)
+    linux.echo("0", "options/event-fork")
 
 
 def test_a_function_tracer_follows_forks_by_the_kernels_tracepoints(linux: LinuxShell) -> None:
