@@ -33,7 +33,7 @@ _HOT = ("ftrace_64.S", "ring_buffer.S", "trace_functions.S", "fgraph.S", "ftrace
 
 @dataclass(frozen=True, slots=True)
 class Linux:
-    """What differs for a Linux. `percpu` is where the per-CPU words of its one CPU lie."""
+    """What differs for a Linux. `percpu` is where the per-CPU words of the CPU that runs lie."""
 
     layout: Layout
     percpu: int

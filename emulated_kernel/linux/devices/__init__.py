@@ -1,4 +1,4 @@
-"""The devices of a PC, as far as a kernel without ACPI and APIC wants them."""
+"""The devices of a PC, as far as a kernel wants them that has no I/O APIC and no PCI."""
 
 from __future__ import annotations
 
