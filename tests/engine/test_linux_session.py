@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 
 import pytest
 from support.linux_kernel import require_linux
 from support.linux_session import LinuxShell, switched_on
-from support.shell import CALLER
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
-from ftracefs.files.base import TracefsFile
 from ftracefs.linux_session import LinuxSession
 from ftracefs.mount.tracefs import Options
 
@@ -65,15 +62,7 @@ def test_the_shell_comes_back_when_it_is_told_to_exit(linux: LinuxShell) -> None
     ],
 )
 def test_a_writer_who_is_interrupted_ends_his_command(linux: LinuxShell, command: str) -> None:
-    node = linux.node("emulator/sh")
-    assert isinstance(node, TracefsFile)
-    file = linux.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
-    write = linux.machine.run(lambda: file.write(command.encode(), 0))
-    assert callable(write)
-    with pytest.raises(TracefsError) as error:
-        write(lambda: True)
-    linux.machine.run(file.fput)
-    assert error.value.errno == errno.EINTR
+    linux.interrupt(command)
     assert linux.sh("pidof sleep; cat /tmp/reached 2> /dev/null; echo here") == "here\n"
 
 

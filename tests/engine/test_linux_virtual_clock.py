@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import random
 import subprocess
 import sys
@@ -16,10 +14,6 @@ from pathlib import Path
 
 import pytest
 from support.linux_session import LinuxShell, switched_on
-from support.shell import CALLER
-
-from ftracefs.errors import TracefsError
-from ftracefs.files.base import TracefsFile
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -172,15 +166,7 @@ def test_the_date_is_always_the_same(linux: LinuxShell) -> None:
 
 @pytest.mark.parametrize("command", ["while :; do sleep 1; done", "while :; do :; done"])
 def test_a_writer_who_is_interrupted_ends_his_command(linux: LinuxShell, command: str) -> None:
-    node = linux.node("emulator/sh")
-    assert isinstance(node, TracefsFile)
-    file = linux.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
-    write = linux.machine.run(lambda: file.write(command.encode(), 0))
-    assert callable(write)
-    with pytest.raises(TracefsError) as error:
-        write(lambda: True)
-    linux.machine.run(file.fput)
-    assert error.value.errno == errno.EINTR
+    linux.interrupt(command)
     assert linux.sh("echo here") == "here\n"
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from ftracefs.errors import TracefsError
+from ftracefs.files.base import TracefsFile
 from ftracefs.linux_session import LinuxSession
 from ftracefs.mount.tracefs import Options
 from support.linux_kernel import require_linux
-from support.shell import Shell
+from support.shell import CALLER, Shell
 
 
 class LinuxShell(Shell):
@@ -22,6 +26,18 @@ class LinuxShell(Shell):
         """Run a command line in the guest."""
         self.echo(command, "emulator/sh")
         return self.cat("emulator/sh")
+
+    def interrupt(self, command: str) -> None:
+        """Write a command, and be interrupted while it runs: EINTR."""
+        node = self.node("emulator/sh")
+        assert isinstance(node, TracefsFile)
+        file = self.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
+        write = self.machine.run(lambda: file.write(command.encode(), 0))
+        assert callable(write)
+        with pytest.raises(TracefsError) as error:
+            write(lambda: True)
+        self.machine.run(file.fput)
+        assert error.value.errno == errno.EINTR
 
 
 @contextmanager
