@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from support.linux_session import LinuxShell
 
@@ -172,25 +171,8 @@ def test_with_all_events_on_the_guest_lives_and_the_counters_are_exact(linux: Li
     assert entries + overrun > 5000
 
 
-def kernel_text(linux: LinuxShell) -> bytes:
-    text, memory = linux.session.vmlinux.text, linux.machine.memory
-    return linux.machine.run(lambda: memory.read(text.start, text.end - text.start))
-
-
-def changed(linux: LinuxShell, before: bytes) -> set[str]:
-    """In which functions the text is not what it was.
-
-    Without those that the kernel itself rewrites, once, when it has random numbers enough.
-    """
-    old, new = (np.frombuffer(text, np.uint8) for text in (before, kernel_text(linux)))
-    start = linux.session.vmlinux.text.start
-    places = np.flatnonzero(old != new).tolist()
-    names = {linux.session.ftrace.kallsyms.sprint_symbol(start + at) for at in places}
-    return {name for name in names if not re.search(r"random|crng|rng_|entropy", name)}
-
-
 def test_on_and_off_a_hundred_times_under_load(linux: LinuxShell) -> None:
-    before, errors = kernel_text(linux), TROUBLE.findall(linux.sh("dmesg"))
+    before, errors = linux.kernel_text(), TROUBLE.findall(linux.sh("dmesg"))
     assert errors == []
     linux.sh(
         "(while :; do cat /proc/version | md5sum; done > /tmp/sums 2>&1) & echo $! > /tmp/loader"
@@ -202,7 +184,7 @@ def test_on_and_off_a_hundred_times_under_load(linux: LinuxShell) -> None:
     linux.sh("kill $(cat /tmp/loader); wait")
     sums = set(linux.sh("cat /tmp/sums").splitlines()[:-1])
     assert len(sums) == 1, "the load has been disturbed"
-    assert changed(linux, before) == set()
+    assert linux.changed_functions(before) == set()
     assert TROUBLE.findall(linux.sh("dmesg")) == []
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from ftracefs.errors import TracefsError
@@ -26,6 +28,21 @@ class LinuxShell(Shell):
         """Run a command line in the guest."""
         self.echo(command, "emulator/sh")
         return self.cat("emulator/sh")
+
+    def kernel_text(self) -> bytes:
+        text, memory = self.session.vmlinux.text, self.machine.memory
+        return self.machine.run(lambda: memory.read(text.start, text.end - text.start))
+
+    def changed_functions(self, before: bytes) -> set[str]:
+        """In which functions the kernel's text is not what it was.
+
+        Without those that the kernel itself rewrites, once, when it has random numbers enough.
+        """
+        old, new = (np.frombuffer(text, np.uint8) for text in (before, self.kernel_text()))
+        start = self.session.vmlinux.text.start
+        places = np.flatnonzero(old != new).tolist()
+        names = {self.session.ftrace.kallsyms.sprint_symbol(start + at) for at in places}
+        return {name for name in names if not re.search(r"random|crng|rng_|entropy", name)}
 
     def interrupt(self, command: str) -> None:
         """Write a command, and be interrupted while it runs: EINTR."""
