@@ -203,10 +203,11 @@ class Processors:
             self._changed()
 
     def switch_to(self, number: int) -> None:
-        """Keep the one that runs, and have another one run."""
+        """Keep the one that runs, and have another one run, by the same time stamp counter."""
         if number == self.number:
             return
         state = self._cpu.state
+        tsc_offset = state.tsc_offset
         self._all[self.number].saved = state.save()
         to = self._all[number]
         if to.begins_at is not None:
@@ -216,6 +217,7 @@ class Processors:
         self._memory.show_percpu(number)
         self._cpu.cpuid = self._cpuid[number]
         state.restore(to.saved)
+        state.tsc_offset = tsc_offset
         self._switched()
 
     def registers(self, number: int, *names: str) -> tuple[int, ...]:

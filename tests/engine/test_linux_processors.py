@@ -121,12 +121,16 @@ def test_all_sites_on_and_off_while_both_are_busy(linux: LinuxShell) -> None:
     assert linux.changed_functions(before) == set()
 
 
-def test_a_processor_goes_off_and_comes_back(linux: LinuxShell) -> None:
+def switch_off_and_on(linux: LinuxShell) -> None:
     online = "/sys/devices/system/cpu/cpu1/online"
+    assert linux.sh(f"echo 0 > {online}; cat {online}") == "0\n"
+    linux.sh("cat /proc/version")
+    assert linux.sh(f"echo 1 > {online}; cat {online}") == "1\n"
+
+
+def test_a_processor_goes_off_and_comes_back(linux: LinuxShell) -> None:
     for _ in range(3):
-        assert linux.sh(f"echo 0 > {online}; cat {online}") == "0\n"
-        linux.sh("cat /proc/version")
-        assert linux.sh(f"echo 1 > {online}; cat {online}") == "1\n"
+        switch_off_and_on(linux)
     busy(linux, "cat /proc/version")
 
 
@@ -139,3 +143,20 @@ def test_a_restored_guest_has_both(two: LinuxShell) -> None:
         again.echo("0", "tracing_on")
         assert records(again, 0)
         assert records(again, 1)
+
+
+def test_a_restored_guest_has_one_time(two: LinuxShell) -> None:
+    """A second processor that were ahead would move the kernel's clock to where the first one's
+    counter is much later: until then all that sleeps sleeps on.
+    """
+    with switched_on(cpus=2) as again:
+        machine = again.machine
+        processors, state = machine.processors, machine.cpu.state
+
+        def offset(number: int) -> int:
+            processors.switch_to(number)
+            return state.tsc_offset
+
+        assert again.session.guest.was_restored
+        assert len(set(machine.run(lambda: [offset(number) for number in (0, 1, 0)]))) == 1
+        switch_off_and_on(again)
