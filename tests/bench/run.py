@@ -33,12 +33,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--json", type=Path, help="write the figures there as well")
-    parser.add_argument("--peer", type=Path, help="figures of the peer, `name: number` a line")
+    parser.add_argument("--peer", type=Path, help="figures of the peer, as bench/peer.py says")
     options = parser.parse_args()
     for group in options.groups:
         if group not in GROUPS:
             parser.error(f"no group {group!r}")
-    peer = peer_figures(options.peer)
+    try:
+        peer = peer_figures(options.peer)
+    except (OSError, ValueError) as error:
+        parser.error(f"--peer: {error}")
     all_figures: list[Figure] = []
     loads: dict[str, float] = {}
     for group in options.groups or GROUPS:
