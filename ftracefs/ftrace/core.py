@@ -21,6 +21,7 @@ from ftracefs.ftrace.guest_functions import GuestFunctions
 from ftracefs.ftrace.init import ftrace_init
 from ftracefs.ftrace.livepatch import Livepatch
 from ftracefs.ftrace.module import TracedModule, ftrace_module_load, ftrace_release_mod
+from ftracefs.ftrace.open_filter import OpenFilter
 from ftracefs.ftrace.ops import (
     FTRACE_OPS_FL_DYNAMIC,
     FTRACE_OPS_FL_ENABLED,
@@ -59,8 +60,7 @@ class Ftrace(FtraceState):
         if text_poke is None:
             text_poke = TextPoke(machine, symbolize=kallsyms.sprint_symbol)
         super().__init__(machine, kallsyms, text_poke, guest)
-        self._open_regexes: list[FtraceRegex] = []
-        self._open_graph_regexes: list[FtraceGraphRegex] = []
+        self._open_filters: list[OpenFilter] = []
         self.livepatch = Livepatch(self)
         self._python = PythonCallbacks(self)
         self._functions = GuestFunctions(self)
@@ -211,9 +211,9 @@ class Ftrace(FtraceState):
             flags=flags,
             commands=commands,
             probes=probes,
-            on_release=self._open_regexes.remove,
+            on_release=self._open_filters.remove,
         )
-        self._open_regexes.append(regex)
+        self._open_filters.append(regex)
         return regex
 
     def regex_text(
@@ -224,10 +224,8 @@ class Ftrace(FtraceState):
 
     def settle_truncations(self) -> None:
         """Make the truncations that closed files still owe, before another file is opened."""
-        for regex in self._open_regexes:
-            regex.settle()
-        for graph_regex in self._open_graph_regexes:
-            graph_regex.settle()
+        for filter in self._open_filters:
+            filter.settle()
 
     def open_graph(self, *, notrace: bool, flags: int) -> FtraceGraphRegex:
         """Open set_graph_function or set_graph_notrace with open(2)'s `flags`."""
@@ -238,9 +236,9 @@ class Ftrace(FtraceState):
             flags=flags,
             hash=fgraph.ftrace_graph_notrace_hash if notrace else fgraph.ftrace_graph_hash,
             store=fgraph.set_graph_notrace if notrace else fgraph.set_graph_function,
-            on_release=self._open_graph_regexes.remove,
+            on_release=self._open_filters.remove,
         )
-        self._open_graph_regexes.append(regex)
+        self._open_filters.append(regex)
         return regex
 
     def graph_text(self, *, notrace: bool) -> bytes:

@@ -1,20 +1,11 @@
 """set_ftrace_filter and set_ftrace_notrace: ftrace_regex_open, _write and _release.
 
-A writer works on a hash of its own, a copy of the op's or, with O_TRUNC, an empty one, which
-becomes the op's when the file is closed. So a reader sees the old list meanwhile, of two writers
-the last to close wins, and replacing one function by another never passes through "all functions".
-
-Linux: ftrace_regex_release does that at the last close. Here each `flush` (one close(2) of one
-descriptor) after a write does, since a release may come long after close(2) has returned. A flush
-with nothing written leaves a truncation pending, for the shell closes a duplicate of the descriptor
-before it writes; the truncation is then made by the release, or by `settle` before anything else
-looks at the filters.
+A word is functions to enter or take out, or a command.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -28,16 +19,16 @@ from ftracefs.ftrace.hashes import (
     ftrace_hash_empty,
 )
 from ftracefs.ftrace.match import match_records
+from ftracefs.ftrace.open_filter import OpenFilter
 from ftracefs.ftrace.ops import FtraceModLoad, FtraceOps
 from ftracefs.ftrace.state import FtraceState
-from ftracefs.ftrace.trace_parser import TraceParser
 
 # A function command (struct ftrace_func_command): regex, func, command, parameter (None: there was
 # no colon behind the command).
 FtraceFuncCommand = Callable[["FtraceRegex", bytes, bytes, bytes | None], None]
 
 
-class FtraceRegex:
+class FtraceRegex(OpenFilter):
     """One open(2) of a filter file of `ops`.
 
     `commands` are those the file takes besides `mod`; `probes` gives the text of the commands that
@@ -53,23 +44,15 @@ class FtraceRegex:
         flags: int,
         commands: dict[bytes, FtraceFuncCommand] | None = None,
         probes: Callable[[], bytes] = bytes,
-        on_release: Callable[[FtraceRegex], None] = lambda _: None,
+        on_release: Callable[[OpenFilter], None] = lambda _: None,
     ) -> None:
-        if state.ftrace_disabled:
-            raise TracefsError(errno.ENODEV, "ftrace is disabled")
-        self.state = state
+        super().__init__(state, flags=flags, on_release=on_release)
         self.ops = ops
         self.notrace = notrace
         self._commands = {b"mod": _ftrace_mod_callback, **(commands or {})}
         self._probes = probes
-        self._on_release = on_release
-        self._parser = TraceParser()
         self._mod_list = ops.mod_notrace if notrace else ops.mod_trace
-        self.writable = flags & os.O_ACCMODE != os.O_RDONLY
         self.hash = ops.func_hash.notrace_hash if notrace else ops.func_hash.filter_hash
-        self._written = False  # since the last flush
-        self._truncating = self.writable and bool(flags & os.O_TRUNC)
-        self._flushed = False
         self._parts: tuple[bytes, ...] | None = None
         if self._truncating:
             self.hash = EMPTY_HASH
@@ -78,25 +61,13 @@ class FtraceRegex:
     # --- writing ---------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> int:
-        """ftrace_regex_write: take one word, and return the bytes up to and with its end.
-
-        EINVAL when the word names nothing, or is too long.
-        """
-        if not self.writable:
-            raise TracefsError(errno.EBADF, "opened for reading")
-        if not data:
-            return 0
-        if self.state.ftrace_disabled:
+        """ftrace_regex_write."""
+        if data and self.state.ftrace_disabled:
             raise TracefsError(errno.ENODEV, "ftrace is disabled")
-        self._written, self._parts = True, None
-        consumed = self._parser.trace_get_user(data)
-        if self._parser.loaded and not self._parser.cont:
-            self._process_word()
-        return consumed
+        self._parts = None
+        return super().write(data)
 
-    def _process_word(self) -> None:
-        word = bytes(self._parser.buffer)
-        self._parser.clear()
+    def _process(self, word: bytes) -> None:
         self.ftrace_process_regex(word)
 
     def ftrace_process_regex(self, word: bytes) -> None:
@@ -114,33 +85,8 @@ class FtraceRegex:
             raise TracefsError(errno.EINVAL, f"{name!r} is no command")
         command(self, func, name, parameter if colon else None)
 
-    # --- closing ---------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """One descriptor was closed: what was written since the last time takes effect."""
-        self._flushed = True
-        if self._written:
-            self._commit()
-
-    def settle(self) -> None:
-        """Make a truncation that only waits for a write after a descriptor was closed."""
-        if self._truncating and self._flushed:
-            self._commit()
-
-    def release(self) -> None:
-        """The last descriptor is gone."""
-        self._on_release(self)
-        if self._written or self._truncating:
-            self._commit()
-
-    def _commit(self) -> None:
+    def _put_in_force(self) -> None:
         """The rest of ftrace_regex_release."""
-        self._written = self._truncating = False
-        if self._parser.loaded:
-            try:
-                self._process_word()
-            except TracefsError:
-                pass  # close(2) does not report a bad word
         if not self.notrace:
             waiting = FTRACE_HASH_FL_MOD if self._mod_list else 0
             self.hash = self.hash.with_flags(waiting)

@@ -1,14 +1,8 @@
-"""set_graph_function and set_graph_notrace: ftrace_graph_open, _write and _release (ftrace.c).
-
-A writer works on a hash of its own, a copy of the one in force or, with O_TRUNC, an empty one,
-which takes its place when the file is closed. What a FUSE mount makes of closing is told in
-filter.py; it is the same here.
-"""
+"""set_graph_function and set_graph_notrace: ftrace_graph_open, _write and _release (ftrace.c)."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,9 +11,9 @@ import numpy as np
 from ftracefs.errors import TracefsError
 from ftracefs.ftrace.hashes import Ips
 from ftracefs.ftrace.match import find_records
+from ftracefs.ftrace.open_filter import OpenFilter
 from ftracefs.ftrace.regex import RegexType, filter_parse_regex
 from ftracefs.ftrace.state import FtraceState
-from ftracefs.ftrace.trace_parser import TraceParser
 
 _GOLDEN_RATIO_64 = 0x61C8864680B583EB
 FTRACE_HASH_DEFAULT_BITS = 10
@@ -54,7 +48,7 @@ class FtraceGraphHash:
         return FtraceGraphHash(_bucket_order(written, bits))
 
 
-class FtraceGraphRegex:
+class FtraceGraphRegex(OpenFilter):
     """One open(2) of a graph filter file.
 
     `hash` is the hash in force and `store` puts another in its place.
@@ -67,44 +61,23 @@ class FtraceGraphRegex:
         flags: int,
         hash: FtraceGraphHash,
         store: Callable[[FtraceGraphHash], None],
-        on_release: Callable[[FtraceGraphRegex], None] = lambda _: None,
+        on_release: Callable[[OpenFilter], None] = lambda _: None,
     ) -> None:
-        if state.ftrace_disabled:
-            raise TracefsError(errno.ENODEV, "ftrace is disabled")
-        self._state = state
+        super().__init__(state, flags=flags, on_release=on_release)
         self._store = store
-        self._on_release = on_release
-        self._parser = TraceParser()
-        self._writable = flags & os.O_ACCMODE != os.O_RDONLY
-        self._truncating = self._writable and bool(flags & os.O_TRUNC)
         self._entered: Ips = np.zeros(0, dtype=np.uint64) if self._truncating else hash.ips
-        self._written = self._flushed = False
 
-    # --- writing ---------------------------------------------------------------------------------
-
-    def write(self, data: bytes) -> int:
-        """ftrace_graph_write: take one word, and return the bytes up to and with its end.
-
-        EINVAL when the word names nothing, or is too long.
-        """
-        if not data:
-            return 0
-        self._written = True
-        consumed = self._parser.trace_get_user(data)
-        if self._parser.loaded and not self._parser.cont:
-            word = bytes(self._parser.buffer)
-            self._parser.clear()
-            self.ftrace_graph_set_hash(word)
-        return consumed
+    def _process(self, word: bytes) -> None:
+        self.ftrace_graph_set_hash(word)
 
     def ftrace_graph_set_hash(self, word: bytes) -> None:
         """Enter the functions a word means, or (`!`) take out those of them that are in."""
-        if self._state.ftrace_disabled:
+        if self.state.ftrace_disabled:
             raise TracefsError(errno.ENODEV, "ftrace is disabled")
-        rows, is_not = find_records(self._state.records, word)
+        rows, is_not = find_records(self.state.records, word)
         if filter_parse_regex(word)[0].type is RegexType.MATCH_INDEX:
             rows = rows[:0]  # these files take no number
-        found = self._state.records.ip[rows]
+        found = self.state.records.ip[rows]
         is_in = np.isin(found, self._entered)
         if not (is_in.any() if is_not else len(found)):
             raise TracefsError(errno.EINVAL, f"{word!r} names no function")
@@ -113,35 +86,8 @@ class FtraceGraphRegex:
         else:
             self._entered = np.concatenate((self._entered, found[~is_in]))
 
-    # --- closing ---------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """One descriptor was closed: what was written since the last time takes effect."""
-        self._flushed = True
-        if self._written:
-            self._commit()
-
-    def settle(self) -> None:
-        """Make a truncation that only waits for a write after a descriptor was closed."""
-        if self._truncating and self._flushed:
-            self._commit()
-
-    def release(self) -> None:
-        """The last descriptor is gone."""
-        self._on_release(self)
-        if self._written or self._truncating:
-            self._commit()
-
-    def _commit(self) -> None:
+    def _put_in_force(self) -> None:
         """The rest of ftrace_graph_release."""
-        self._written = self._truncating = False
-        if self._parser.loaded:
-            word = bytes(self._parser.buffer)
-            self._parser.clear()
-            try:
-                self.ftrace_graph_set_hash(word)
-            except TracefsError:
-                pass  # close(2) does not report a bad word
         self._store(FtraceGraphHash.of(self._entered))
 
 
