@@ -36,6 +36,10 @@ class GuestTimeout(EmulatedKernelError):
     """A guest function did not return within its budget."""
 
 
+class CallInterrupted(EmulatedKernelError):
+    """Whoever wanted a guest function called wants it no more."""
+
+
 class AssemblerError(ImageError):
     """Sources that cannot be assembled: `file:line: what: the line`, one line for each."""
 

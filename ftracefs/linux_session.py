@@ -9,7 +9,12 @@ from __future__ import annotations
 import errno
 import sys
 
-from emulated_kernel.errors import EmulatedKernelError, GuestDeadError, ImageError
+from emulated_kernel.errors import (
+    CallInterrupted,
+    EmulatedKernelError,
+    GuestDeadError,
+    ImageError,
+)
 from emulated_kernel.host_events import HostEvents
 from emulated_kernel.images import HOST_KERNEL
 from emulated_kernel.images.linux import linux_image
@@ -106,7 +111,7 @@ class LinuxSession:
         """A function of the kernel that is to change something; nothing is left to be changed in a
         guest that is dead."""
         try:
-            return self.guest.call_in_process(address, *arguments)
+            return self.guest.agents.call_in_process(address, *arguments)
         except GuestDeadError:
             return 0
         except EmulatedKernelError as error:
@@ -115,7 +120,14 @@ class LinuxSession:
     def call_function(self, call: FunctionCall) -> CallResult:
         """Run a function as a process of the guest (the file emulator/call)."""
         try:
-            value = self.guest.call_in_process(call.address, *call.arguments, count=call.count)
+            value = self.guest.agents.call_in_process(
+                call.address,
+                *call.arguments,
+                count=call.count,
+                is_interrupted=call.is_interrupted,
+            )
+        except CallInterrupted as error:
+            raise TracefsError(errno.EINTR, str(error)) from error
         except GuestDeadError as error:
             raise TracefsError(errno.EIO, str(error)) from error
         except EmulatedKernelError as error:

@@ -28,7 +28,12 @@ from typing import Any, TypeVar
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR
 from emulated_kernel.assembler import load
 from emulated_kernel.assembly import Assembly
-from emulated_kernel.errors import EmulatedKernelError, GuestFault, GuestTimeout
+from emulated_kernel.errors import (
+    CallInterrupted,
+    EmulatedKernelError,
+    GuestFault,
+    GuestTimeout,
+)
 from emulated_kernel.linux.agent_work import (
     AgentProcess,
     Call,
@@ -53,6 +58,8 @@ _STANDS_S = 0.004
 _DRIVES_S = 0.02  # at a time, before others may have the machine
 _LOOKS_S = 0.05  # how often it is looked whether a process still lives
 _GIVES_UP_AFTER = 100  # attempts, with the guest running on between them
+_CALLS_LEFT = -24  # host_device.S: from the frame on its stack
+_TASK_RUNNING = 0
 _IN_INTERRUPT = 0xF0100  # HARDIRQ_MASK, SOFTIRQ_OFFSET (include/linux/preempt.h)
 _HERE = Path(__file__).parent
 _HOST_RETURN = _HERE.parent / "images" / "host_return.S"
@@ -65,6 +72,7 @@ _WORDS = (
     *("r10", "r11", "r12", "r13", "r14", "r15"),
 )
 _GETPID, _PRCTL, _SCHED_SETAFFINITY, _CLONE3 = 39, 157, 203, 435
+_KILL, _SIGKILL, _EXIT_GROUP = 62, 9, 231
 _CPU = 0  # that they are on
 _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
@@ -227,6 +235,10 @@ class Agents:
         if process is None or not process.is_calling:
             return False
         process.is_calling = False
+        if process.is_given_up:
+            del self._processes[process.task]
+            self._load(process, SystemCall(_EXIT_GROUP, (0,)))
+            return True
         (result,) = self._machine.cpu.get("rax")
         self._go_on(process, result)
         return True
@@ -349,6 +361,7 @@ class Agents:
         }.items():
             memory.set_u64(frame + CONSTANTS[f"PT_{name}"], value)
         process.preempt_count = memory.u32(self._gs_base + offsets.preempt_count)
+        process.frame = frame
         cpu.state.set_privilege(CONSTANTS["KERNEL_CS"], CONSTANTS["KERNEL_DS"], 0)
         cpu.state.eflags = _IRQS_OFF
         cpu.set(rip=rip, rsp=frame - 8, rbp=0)
@@ -378,12 +391,19 @@ class Agents:
         self._to_wake.append(process)
         self._machine.raise_line(HOST_LINE)
 
-    def finish(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> T:
+    def finish(
+        self,
+        process: AgentProcess,
+        work: Work[T],
+        timeout: float = CALL_TIMEOUT_S,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> T:
         """Wait until work is done, the guest running meanwhile; its result.
 
-        Raises GuestTimeout, GuestFault when the process has died of it, GuestDeadError.
+        Raises GuestTimeout, CallInterrupted, GuestFault when the process has died of it,
+        GuestDeadError.
         """
-        self.settle(process, work, timeout)
+        self.settle(process, work, timeout, is_interrupted)
         return work.result()
 
     def do(self, process: AgentProcess, work: Work[T]) -> None:
@@ -399,8 +419,14 @@ class Agents:
         self._machine.run(begin)
         self.settle(process, work)
 
-    def settle(self, process: AgentProcess, work: Work[T], timeout: float = CALL_TIMEOUT_S) -> None:
-        """Wait until work is done, or sleeps."""
+    def settle(
+        self,
+        process: AgentProcess,
+        work: Work[T],
+        timeout: float = CALL_TIMEOUT_S,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Wait until work is done, or sleeps. `is_interrupted` is asked on this thread."""
         machine, device = self._machine, self._device
         # What the host does meanwhile, for whomever, is no time in which nothing comes back.
         end = time.monotonic() + timeout - device.performed_s
@@ -415,6 +441,8 @@ class Agents:
                 machine.run(lambda: self._forget(process, died))
             elif time.monotonic() - device.performed_s > end:
                 machine.run(lambda: self._give_up(process, work, timed_out))
+            elif is_interrupted():
+                machine.run(lambda: self._give_up(process, work, CallInterrupted("interrupted")))
             elif machine.is_mine:
                 machine.wait_for_guest(_LOOKS_S)
             else:
@@ -451,15 +479,41 @@ class Agents:
         process.work.clear()
 
     def _give_up(self, process: AgentProcess, work: Work[T], error: EmulatedKernelError) -> None:
-        """It does not come back: what it runs is left where it is, if it runs."""
+        """Nobody waits for it any more: a call that computes is left where it is, one that sleeps
+        ends its process. What has not begun never will.
+        """
         work.fail(error)
+        if not work.has_begun:
+            return
         for attempt in range(_GIVES_UP_AFTER):
             may_be_off = attempt >= _GIVES_UP_AFTER // 2
             if self._runs_on_its_stack(process, irqs_off=may_be_off):
                 self._leave(process)
                 return
+            if self._sleeps_in_call(process):
+                self._kill(process)
+                return
             self._machine.let_guest_run()
         self._forget(process, error)
+
+    def _sleeps_in_call(self, process: AgentProcess) -> bool:
+        if not process.is_calling or self._current() is process or not self.is_alive(process):
+            return False
+        return self._memory.u32(process.task + self._offsets.state) != _TASK_RUNNING
+
+    def _kill(self, process: AgentProcess) -> None:
+        """A sleep that a signal does not end is slept to its end, as anywhere."""
+        process.is_given_up = True
+        self._memory.set_u64(process.frame + _CALLS_LEFT, 1)
+        if self._worker is process:
+            self._worker = None
+        others, process.work = process.work, deque()
+        for work in others:
+            work.fail(GuestFault("Oops: the task was killed", vector=-1, rip=0))
+            self._machine.settle(lambda: None)
+        root = self._root
+        if root is not None and self.is_alive(root):
+            self.submit(root, Work(_kill(process.pid)))
 
     def _runs_on_its_stack(self, process: AgentProcess, *, irqs_off: bool) -> bool:
         """Whether it computes in the kernel in its own context, not in an interrupt's."""
@@ -485,13 +539,19 @@ class Agents:
 
     # --- what they do ----------------------------------------------------------------------------
 
-    def call_in_process(self, address: int, *arguments: int, count: int = 1) -> int:
+    def call_in_process(
+        self,
+        address: int,
+        *arguments: int,
+        count: int = 1,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> int:
         """Call a kernel function as a process of its own, which may sleep; its rax.
 
         With `count` it is called that often, and the last rax is it.
 
-        Raises GuestFault if the process dies of it, GuestTimeout if it does not come back, and
-        GuestDeadError. From any thread.
+        Raises GuestFault if the process dies of it, GuestTimeout if it does not come back,
+        CallInterrupted, and GuestDeadError. From any thread.
         """
 
         def program() -> Program[int]:
@@ -501,7 +561,7 @@ class Agents:
             worker = self._get_worker()
             work = self._machine.run(lambda worker=worker: self.submit(worker, Work(program())))  # type: ignore[misc]
             try:
-                return self.finish(worker, work, CALL_TIMEOUT_S)
+                return self.finish(worker, work, CALL_TIMEOUT_S, is_interrupted)
             except GuestFault:
                 if work.has_begun:
                     raise  # else somebody has killed it meanwhile
@@ -606,6 +666,10 @@ class Agents:
         if self._machine.processors.count > 1:
             yield Poke((1 << _CPU,))
             yield SystemCall(_SCHED_SETAFFINITY, (0, 8, self.words))
+
+
+def _kill(pid: int) -> Program[None]:
+    yield SystemCall(_KILL, (pid, _SIGKILL))
 
 
 def _string(text: bytes) -> tuple[int, ...]:

@@ -120,7 +120,10 @@ class Work(Generic[T]):
 
 @dataclass(slots=True, eq=False)
 class AgentProcess:
-    """A process of the guest, `task` being its task_struct, known by its stack canary."""
+    """A process of the guest, `task` being its task_struct, known by its stack canary.
+
+    `frame` is where its registers are in the kernel, `is_given_up` that it ends when its call does.
+    """
 
     pid: int
     task: int
@@ -129,4 +132,6 @@ class AgentProcess:
     work: deque[Work[Any]] = field(default_factory=deque)
     is_in_step: bool = False
     is_calling: bool = False
+    is_given_up: bool = False
+    frame: int = 0
     preempt_count: int = 0

@@ -51,10 +51,6 @@ class LinuxGuest:
     was_restored: bool
     start_s: float
 
-    def call_in_process(self, address: int, *arguments: int, count: int = 1) -> int:
-        """Call a function of the kernel as a process of its own would: see Agents."""
-        return self.agents.call_in_process(address, *arguments, count=count)
-
     def close(self) -> None:
         """Switch it off."""
         self.machine.close()

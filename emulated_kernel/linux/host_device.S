@@ -8,14 +8,18 @@ EINTR = 4
 DEVICE_DONE = 0
 DEVICE_SLEEPS = 1
 FILE_OPERATIONS_BYTES = 512
+AGENT_CALLS = 48
 
 .text
 
 # A process of the agent's, which the host has taken out of user mode as an interrupt would have: its
 # registers are on its stack, gs is user mode's, interrupts are off. r12 = a function of the kernel's
-# with its arguments where they belong, r14 = how often.
+# with its arguments where they belong, r14 = how often: it is counted on the stack, where the host may
+# end that.
 FUNC_NOTRACE agent_call
     swapgs
+    push r14
+    push r14
     push r9
     push r8
     push rcx
@@ -32,7 +36,7 @@ FUNC_NOTRACE agent_call
     mov r9, [rsp + 40]
     xor eax, eax
     call r12
-    dec r14
+    dec qword ptr [rsp + AGENT_CALLS]
     jne .Lagain
 agent_leave:                                # also for a call that has been given up
     cli

@@ -194,12 +194,19 @@ class _CallOpen(OpenFile):
         return run
 
     def _run(self, call: FunctionCall, shown: str, is_interrupted: Callable[[], bool]) -> None:
-        """Call it in batches; EINTR between two of them, EFAULT when the function failed."""
+        """Call it in batches; EINTR between two of them, and where a call can be ended within one.
+        EFAULT when the function failed."""
         done, batch = 0, 1
         while done < call.count:
             batch = min(batch, call.count - done)
             started = time.monotonic()
-            result = self._file.tracing.call_function(replace(call, count=batch))
+            try:
+                result = self._file.tracing.call_function(
+                    replace(call, count=batch, is_interrupted=is_interrupted)
+                )
+            except TracefsError as error:
+                self._file.last = f"{shown}: {error}\n"
+                raise
             times = f" ({done + batch} times)" if call.count > 1 else ""
             if result.failure:
                 self._file.last = f"{shown}: {result.failure}\n"

@@ -36,13 +36,17 @@ from ftracefs.trace.tracers.sched_wakeup import WakeupTracing
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function that a caller wants run: `arguments` in registers, `count` times in a row."""
+    """A function that a caller wants run: `arguments` in registers, `count` times in a row.
+
+    `is_interrupted` tells whether he got a signal; it is for his thread.
+    """
 
     pid: int
     name: str
     address: int
     arguments: tuple[int, ...]
     count: int
+    is_interrupted: Callable[[], bool] = lambda: False
 
 
 class Tracing:

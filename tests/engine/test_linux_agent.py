@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import threading
 import time
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ import pytest
 from support.linux_kernel import require_linux
 from support.linux_session import LinuxShell, switched_on
 
-from emulated_kernel.errors import GuestFault, GuestTimeout
+from emulated_kernel.errors import CallInterrupted, GuestFault, GuestTimeout
 from emulated_kernel.linux import load_vmlinuz
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.initramfs import init_code
@@ -33,7 +34,7 @@ def linux(booted: LinuxShell) -> Iterator[LinuxShell]:
 def call(linux: LinuxShell, function: str, *arguments: int, count: int = 1) -> int:
     session = linux.session
     address = session.vmlinux.symbol(function)
-    return session.guest.call_in_process(address, *arguments, count=count)
+    return session.guest.agents.call_in_process(address, *arguments, count=count)
 
 
 def agents(linux: LinuxShell) -> list[int]:
@@ -140,8 +141,8 @@ def test_a_guest_that_has_just_booted_has_an_agent() -> None:
     guest = start(vmlinux, cache=None)
     try:
         assert not guest.was_restored
-        assert guest.call_in_process(vmlinux.symbol("gcd"), 12, 18) == 6
-        assert guest.call_in_process(vmlinux.symbol("msleep"), 10) == 0
+        assert guest.agents.call_in_process(vmlinux.symbol("gcd"), 12, 18) == 6
+        assert guest.agents.call_in_process(vmlinux.symbol("msleep"), 10) == 0
     finally:
         guest.close()
 
@@ -163,6 +164,71 @@ def test_emulator_call_runs_functions_in_a_process(linux: LinuxShell) -> None:
     assert linux.cat("emulator/call") == "msleep(20) = 0 (2 times)\n"
     linux.echo("gcd 12 18 x1000", "emulator/call")
     assert linux.cat("emulator/call") == "gcd(12, 18) = 6 (1000 times)\n"
+
+
+@pytest.mark.parametrize(
+    ("function", "argument"),
+    [("msleep", 3000), ("msleep_interruptible", 100_000_000), ("__delay", 1 << 48)],
+)
+def test_a_writer_who_is_interrupted_ends_his_call(
+    linux: LinuxShell, function: str, argument: int
+) -> None:
+    linux.echo(function, "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    linux.interrupt(f"{function} {argument}", "emulator/call", lambda: callers(linux, function))
+    assert linux.cat("emulator/call") == f"{function}({argument}): interrupted\n"
+    linux.echo("gcd 12 18", "emulator/call")
+    assert linux.cat("emulator/call") == "gcd(12, 18) = 6\n"
+
+
+def callers(linux: LinuxShell, function: str) -> list[str]:
+    """The pids of those who have called a function, a pid for each time."""
+    return re.findall(rf"-(\d+) .*: {function} <-", linux.cat("trace"))
+
+
+@pytest.mark.parametrize("function", ["msleep", "msleep_interruptible"])
+def test_who_sleeps_in_a_call_that_is_given_up_ends_without_a_trace(
+    linux: LinuxShell, function: str
+) -> None:
+    """At once if a signal wakes him, and he calls no more."""
+    linux.sh("dmesg -c > /dev/null")
+    linux.echo(function, "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    session = linux.session
+    with pytest.raises(CallInterrupted):
+        session.guest.agents.call_in_process(
+            session.vmlinux.symbol(function),
+            2000 if function == "msleep" else 100_000_000,
+            count=9,
+            is_interrupted=lambda: bool(callers(linux, function)),
+        )
+    (caller,) = callers(linux, function)
+    linux.sh(f"while [ -e /proc/{caller} ]; do usleep 10000; done")
+    assert callers(linux, function) == [caller]
+    assert not re.findall("Oops|BUG|fault", linux.sh("dmesg"))
+    assert call(linux, "gcd", 12, 18) == 6
+
+
+def test_whose_turn_does_not_come_can_be_interrupted(linux: LinuxShell) -> None:
+    """Another writer's call is none of his."""
+    session = linux.session
+    address = session.vmlinux.symbol("msleep")
+    results: list[int] = []
+
+    def sleep() -> None:
+        results.append(session.guest.agents.call_in_process(address, 1500))
+
+    linux.echo("msleep", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    other = threading.Thread(target=sleep)
+    other.start()
+    try:
+        while ": msleep <-" not in linux.cat("trace"):
+            assert other.is_alive()
+        linux.interrupt("gcd 12 18", "emulator/call")
+    finally:
+        other.join()
+    assert results == [0]
 
 
 def test_emulator_call_of_a_bad_pointer_is_efault_and_the_guest_lives_on(

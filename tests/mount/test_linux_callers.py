@@ -187,6 +187,23 @@ print(open("current_tracer").read())
     assert done.stdout.split() == ["interrupted", "nop"], done.stderr
 
 
+def test_a_signal_to_the_writer_ends_a_call_that_sleeps(linux: Path) -> None:
+    (linux / "set_ftrace_filter").write_text("msleep_interruptible\n")
+    (linux / "current_tracer").write_text("function\n")
+    code = f'cd "{linux}"; echo msleep_interruptible 100000000 > emulator/call'
+    with subprocess.Popen(["bash", "-c", code], env=environment()) as writer:
+        try:
+            wait_until(lambda: "msleep_interruptible" in (linux / "trace").read_text(), "it sleeps")
+        finally:
+            writer.send_signal(signal.SIGTERM)
+        assert writer.wait(60) == -signal.SIGTERM
+    assert "interrupted" in (linux / "emulator/call").read_text()
+    (caller,) = {pid for name, pid, *_ in records(linux) if name == "ftracefs"}
+    wait_until(lambda: caller not in processes(linux), "who slept for him is gone")
+    (linux / "emulator/call").write_text("gcd 12 18\n")
+    assert (linux / "emulator/call").read_text() == "gcd(12, 18) = 6\n"
+
+
 def test_directories_and_attributes_are_asked_for_as_usual(linux: Path) -> None:
     assert "current_tracer" in names(linux)
     assert (linux / "instances").is_dir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -44,15 +44,20 @@ class LinuxShell(Shell):
         names = {self.session.ftrace.kallsyms.sprint_symbol(start + at) for at in places}
         return {name for name in names if not re.search(r"random|crng|rng_|entropy", name)}
 
-    def interrupt(self, command: str) -> None:
+    def interrupt(
+        self,
+        command: str,
+        path: str = "emulator/sh",
+        when: Callable[[], object] = lambda: True,
+    ) -> None:
         """Write a command, and be interrupted while it runs: EINTR."""
-        node = self.node("emulator/sh")
+        node = self.node(path)
         assert isinstance(node, TracefsFile)
         file = self.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
         write = self.machine.run(lambda: file.write(command.encode(), 0))
         assert callable(write)
         with pytest.raises(TracefsError) as error:
-            write(lambda: True)
+            write(lambda: bool(when()))
         self.machine.run(file.fput)
         assert error.value.errno == errno.EINTR
 
