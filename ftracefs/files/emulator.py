@@ -197,13 +197,13 @@ class _CallOpen(OpenFile):
         """Call it in batches; EINTR between two of them, and where a call can be ended within one.
         EFAULT when the function failed."""
         done, batch = 0, 1
+        arguments = call.arguments + (0,) * (MAX_ARGUMENTS - len(call.arguments))
+        call = replace(call, arguments=arguments, is_interrupted=is_interrupted)
         while done < call.count:
             batch = min(batch, call.count - done)
             started = time.monotonic()
             try:
-                result = self._file.tracing.call_function(
-                    replace(call, count=batch, is_interrupted=is_interrupted)
-                )
+                result = self._file.tracing.call_function(replace(call, count=batch))
             except TracefsError as error:
                 self._file.last = f"{shown}: {error}\n"
                 raise

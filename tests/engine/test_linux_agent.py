@@ -166,6 +166,13 @@ def test_emulator_call_runs_functions_in_a_process(linux: LinuxShell) -> None:
     assert linux.cat("emulator/call") == "gcd(12, 18) = 6 (1000 times)\n"
 
 
+def test_arguments_that_are_not_given_are_zero(linux: LinuxShell) -> None:
+    for _ in range(2):
+        linux.echo("gcd 1000003", "emulator/call")
+        assert linux.cat("emulator/call") == "gcd(1000003) = 1000003\n"
+        linux.echo("msleep 1", "emulator/call")
+
+
 @pytest.mark.parametrize(
     ("function", "argument"),
     [("msleep", 3000), ("msleep_interruptible", 100_000_000), ("__delay", 1 << 48)],

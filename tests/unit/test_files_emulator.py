@@ -70,6 +70,12 @@ def test_reading_shows_the_last_result(tree: Tree) -> None:
     assert tree.read("emulator/call") == "six_sum(1, 1, 0x1, 1, 1, 1) = 63 (100 times)\n"
 
 
+def test_arguments_that_are_not_given_are_zero(tree: Tree) -> None:
+    tree.echo("six_sum 1 1 1 1 1 1", "emulator/call")
+    tree.echo("six_sum 5", "emulator/call")
+    assert tree.read("emulator/call") == "six_sum(5) = 5\n"
+
+
 def test_results_are_shown_as_what_they_look_like() -> None:
     assert result_text(16) == "16"
     assert result_text((1 << 64) - 9) == "-9 EBADF"
