@@ -27,7 +27,7 @@ from emulated_kernel.linux.trace_events import LinuxEvents
 from emulated_kernel.tasks import CallResult
 from ftracefs.bare_session import load_ftrace
 from ftracefs.errors import TracefsError
-from ftracefs.files import linux_guest
+from ftracefs.files import dead_guest, linux_guest
 from ftracefs.files.reset import FirstValues
 from ftracefs.files.table import build_tree
 from ftracefs.guest import Linux, load_guest
@@ -95,7 +95,13 @@ class LinuxSession:
         own = linux_guest.files(self.guest, self.tracing)
         self.root = build_tree(self.tracing, pure=options.pure, emulator=own)
         first_values = machine.run(lambda: FirstValues(self.tracing, self.root))
-        self.reset = lambda: machine.run(first_values.restore)
+        dead_guest.refuse_when_dead(self.root, machine)
+
+        def reset() -> None:
+            dead_guest.check_alive(machine)
+            first_values.restore()
+
+        self.reset = lambda: machine.run(reset)
         self.callers: Callers = IsolatedCallers(machine)
         self._host_events: HostEvents | None = None
         if not options.isolated and options.clock != "virtual":
@@ -108,8 +114,8 @@ class LinuxSession:
         self._host_events = HostEvents(mirrors, mirrors)
 
     def _call_in_process(self, address: int, *arguments: int) -> int:
-        """A function of the kernel that is to change something; nothing is left to be changed in a
-        guest that is dead."""
+        """A function of the kernel that is to change something. In a guest that is dead there is
+        nothing to change, and who takes his traces away must not fail."""
         try:
             return self.guest.agents.call_in_process(address, *arguments)
         except GuestDeadError:

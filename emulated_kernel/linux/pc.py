@@ -248,7 +248,7 @@ class PcMachine(EmulatedMachine):
         if self.failure is None:
             self.failure = self._last_words() or why
             self.pit.stop()
-            log.error("the guest is dead: %s", self.failure)
+            log.error("the guest is dead, what it would have to do is EIO now: %s", self.failure)
             for callback in self.on_failure:
                 callback()
 

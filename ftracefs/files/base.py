@@ -98,6 +98,7 @@ class OpenFile:
     Every method raises `TracefsError` with Linux's errno. `release` cannot fail.
     """
 
+    before_write: Callable[[], None] | None = None  # as that of its file
     nonseekable = False  # lseek answers ESPIPE (stream_open, nonseekable_open)
     owner: Owner | None = None
 
@@ -130,6 +131,12 @@ class OpenFile:
     def write(self, data: bytes, offset: int) -> int | DeferredWrite:
         """Consume and return at least 1 byte of `data`, the way one write(2) does."""
         raise TracefsError(errno.EINVAL, "not writable")
+
+    def vfs_write(self, data: bytes, offset: int) -> int | DeferredWrite:
+        """`write`, where it may be done."""
+        if self.before_write is not None:
+            self.before_write()
+        return self.write(data, offset)
 
     def poll(self, notify: Callable[[], None] | None) -> int:
         """What is ready, as POLL* bits; the default is a file that never makes anybody wait.
@@ -169,6 +176,7 @@ class TracefsFile:
 
     mode: int = 0o440
     owner: Owner | None = None
+    before_write: Callable[[], None] | None = None  # raises when nobody may write
     settles_at_close = False  # its text changes when a writer closes it, not when he writes
 
     def open(self, flags: int, caller: Caller) -> OpenFile:
@@ -177,15 +185,17 @@ class TracefsFile:
 
     def dentry_open(self, flags: int, caller: Caller) -> OpenFile:
         """`open`, holding the owner until `OpenFile.fput`."""
-        if self.owner is None:
-            return self.open(flags, caller)
-        self.owner.trace_array_get()
+        if self.before_write is not None and accmode(flags) != os.O_RDONLY:
+            self.before_write()
+        if self.owner is not None:
+            self.owner.trace_array_get()
         try:
             file = self.open(flags, caller)
         except BaseException:
-            self.owner.trace_array_put()
+            if self.owner is not None:
+                self.owner.trace_array_put()
             raise
-        file.owner = self.owner
+        file.owner, file.before_write = self.owner, self.before_write
         return file
 
     def size(self) -> int | DeferredSize:
@@ -209,6 +219,7 @@ class Directory:
     """A directory. Linux: 0750 below the root; only `instances` answers mkdir and rmdir."""
 
     mode: int = 0o750
+    before_change: Callable[[], None] = staticmethod(lambda: None)  # raises when there is none
     makes_entries = False  # all alike, when they are looked up, and as many as there are functions
 
     def __init__(

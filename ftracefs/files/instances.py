@@ -24,12 +24,15 @@ class Instances(Directory):
 
     def mkdir(self, name: str) -> None:
         """instance_mkdir. EEXIST; ENOMEM."""
+        self.before_change()
         tr = self._tracing.trace_array_create(name)
         directory = self._create_dir(tr)
 
         def adopt(file_name: str, file: TracefsFile) -> None:
             if file_name not in NOT_COUNTED:
                 file.owner = tr
+            if self._adopt is not None:
+                self._adopt(file_name, file)
 
         directory.adopt(adopt)
         self._trace_arrays[name] = tr
@@ -37,6 +40,7 @@ class Instances(Directory):
 
     def rmdir(self, name: str) -> None:
         """instance_rmdir. ENOENT; EBUSY while a file of the instance is open."""
+        self.before_change()
         tr = self._trace_arrays.get(name)
         if tr is None:
             raise TracefsError(errno.ENOENT, name)

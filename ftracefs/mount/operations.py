@@ -323,7 +323,7 @@ class Operations:
         handle, caller = self._handle(fi), binding.caller()
         operation = Operation("write", handle.path, handle.number, len(data), fi.flags)
         with self._handles.using(handle):
-            taken = self._patiently(caller, operation, partial(handle.file.write, data, offset))
+            taken = self._patiently(caller, operation, partial(handle.file.vfs_write, data, offset))
             count = taken if isinstance(taken, int) else taken(binding.interrupted)
         if not 1 <= count <= len(data):
             raise AssertionError(f"{handle.path} took {count} of {len(data)} bytes")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 from support.linux_kernel import require_linux
 from support.linux_session import LinuxShell, switched_on
+from support.shell import CALLER
 
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.guest import LinuxGuest, start
 from ftracefs.errors import TracefsError
+from ftracefs.files.base import Directory, TracefsFile
+from ftracefs.files.disassembly import TextDirectory
 from ftracefs.linux_session import LinuxSession
 from ftracefs.mount.tracefs import Options
 
@@ -160,8 +165,78 @@ def test_a_guest_that_panics_answers_with_an_error(doomed: LinuxShell) -> None:
         doomed.echo("gcd 12 18", "emulator/call")
     assert error.value.errno == errno.EIO
     assert "state:        dead: Kernel panic" in doomed.cat("emulator/kernel")
-    doomed.echo("function", "current_tracer")  # its text can still be written
+
+
+REFUSED = [
+    *(("current_tracer", "nop"), ("set_ftrace_filter", "vfs_write"), ("set_ftrace_pid", "1")),
+    *(("set_ftrace_filter", "vfs_write:traceoff"), ("set_ftrace_notrace", "vfs_write")),
+    *(("set_graph_function", "vfs_read"), ("stack_trace_filter", "vfs_read")),
+    *(("set_event", "sched:sched_switch"), ("set_event_pid", "1"), ("events/enable", "1")),
+    *(("events/sched/enable", "1"), ("events/sched/sched_switch/enable", "1")),
+    *(("trace_marker", "text"), ("trace_marker_raw", "bytes"), ("function_profile_enabled", "1")),
+    *(("emulator/sysctl/ftrace_enabled", "0"), ("emulator/sysctl/stack_tracer_enabled", "1")),
+    *(("emulator/call", "gcd 12 18"), ("emulator/sh", "true"), ("emulator/direct", "gcd my_tramp")),
+    *(
+        ("instances/a/current_tracer", "nop"),
+        ("instances/a/events/sched/sched_stat_wait/enable", "1"),
+    ),
+]
+TAKEN = [
+    *(("tracing_on", "0"), ("trace_options", "sym-offset"), ("options/sym-addr", "1")),
+    *(("snapshot", "1"), ("buffer_size_kb", "100"), ("error_log", "")),
+]
+
+
+def test_of_a_dead_guest_all_can_be_read_and_what_is_the_hosts_written(doomed: LinuxShell) -> None:
+    doomed.mkdir("instances/a")
+    doomed.echo("function", "instances/a/current_tracer")
+    doomed.echo("vfs_read", "set_ftrace_filter")
+    doomed.echo("function", "current_tracer")
+    node = doomed.node("set_event")
+    assert isinstance(node, TracefsFile)
+    open_before = doomed.machine.run(lambda: node.dentry_open(os.O_WRONLY, CALLER))
+    with pytest.raises(TracefsError, match="Kernel panic"):
+        doomed.echo("cat /proc/version; echo c > /proc/sysrq-trigger", "emulator/sh")
+    before, records = doomed.kernel_text(), doomed.cat("trace")
+    assert ": vfs_read <-" in records
+    for path, text in REFUSED:
+        with pytest.raises(TracefsError, match="the guest is dead: Kernel panic") as error:
+            doomed.echo(text, path)
+        assert error.value.errno == errno.EIO, path
+    for change in (doomed.mkdir, doomed.rmdir):
+        with pytest.raises(TracefsError, match="the guest is dead"):
+            change("instances/a")
+    with pytest.raises(TracefsError, match="the guest is dead"):
+        doomed.machine.run(lambda: open_before.vfs_write(b"sched", 0))
+    with pytest.raises(TracefsError, match="the guest is dead"):
+        doomed.session.reset()
+    doomed.machine.run(open_before.fput)
     assert doomed.cat("current_tracer") == "function\n"
+    assert doomed.cat("set_ftrace_filter") == "vfs_read\n"
+    assert doomed.cat("trace") == records
+    for path, text in TAKEN:
+        doomed.echo(text, path)
+    assert ": vfs_read <-" not in doomed.cat("trace")
+    assert re.search(r": vfs_read\+0x\w+/0x\w+ <\w+> <-", doomed.cat("snapshot"))
+    doomed.echo("global", "trace_clock")
+    for path in readable(doomed.session.root):
+        doomed.cat(path)
+    assert doomed.kernel_text() == before
+
+
+def readable(directory: Directory, prefix: str = "") -> Iterator[str]:
+    """The files that can be read, a few of the events' among them."""
+    for name in directory:
+        node, path = directory.lookup(name), f"{prefix}{name}"
+        if isinstance(node, TracefsFile):
+            if node.mode & 0o400:
+                yield path
+        elif (
+            isinstance(node, Directory)
+            and not isinstance(node, TextDirectory)
+            and ("events/" not in path or re.search("events/(sched|ftrace)", path))
+        ):
+            yield from readable(node, f"{path}/")
 
 
 def test_a_guest_that_is_switched_off_is_dead(doomed: LinuxShell) -> None:
