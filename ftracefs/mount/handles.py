@@ -5,9 +5,9 @@ another thread. Without care, `cat trace_pipe` twice in a row is refused with EB
 `> set_ftrace_filter; cat set_ftrace_filter` shows the list that was to be emptied. FLUSH also comes
 when one of several descriptors is closed, so it says only that a RELEASE may follow. A handle that
 was flushed since its last read or write is called *closing*, and whoever would notice its delay
-waits for it a little (`settle`).
+waits for it as long as it may come (`settle`).
 
-Invariant of the lock: `closing`, `active` and `held` of a handle in the table, and the table
+Invariant of the lock: `closing`, `active` and `releasing` of a handle in the table, and the table
 itself, change only under it.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,9 +24,9 @@ from typing import Protocol
 from ftracefs.files.base import Node, OpenFile
 from ftracefs.mount.inodes import Inode
 
-GRACE = 0.25  # seconds a RELEASE is waited for
-HELD_GRACE = 0.01  # the same for a handle that was waited for in vain: a shell keeps it with exec
+GRACE = 0.25  # seconds a RELEASE that may come is waited for, at most
 RELEASE_TIMEOUT = 10.0  # for a RELEASE that has come and waits for others' work
+_LOOKS_S = 0.0005  # how often it is looked whether one may come
 
 
 class PollHandle(Protocol):
@@ -77,15 +78,18 @@ class Handle:
     writable: bool
     active: int = 0  # reads and writes that are running
     closing: bool = False
-    held: bool = False
     releasing: bool = False
     poller: Poller = field(default_factory=Poller)
 
 
 class Handles:
-    """Every open file, by the number that the kernel knows it by."""
+    """Every open file, by the number that the kernel knows it by.
 
-    def __init__(self) -> None:
+    `may_come` tells whether a RELEASE may be on its way that the host's kernel has asked for.
+    """
+
+    def __init__(self, may_come: Callable[[], bool]) -> None:
+        self._may_come = may_come
         self._condition = threading.Condition()
         self._table: dict[int, Handle] = {}
         self._numbers = itertools.count(1)
@@ -121,7 +125,7 @@ class Handles:
         with self._condition:
             handle.active += 1
             if handle.closing:
-                handle.closing = handle.held = False
+                handle.closing = False
                 self._condition.notify_all()
         try:
             yield
@@ -148,18 +152,18 @@ class Handles:
             self._condition.notify_all()
 
     def settle(self, concerns: Callable[[Handle], bool]) -> None:
-        """Wait until no closing handle that `concerns` is left; at most `GRACE` seconds for those
-        whose release the kernel has not asked for."""
+        """Wait until no closing handle that `concerns` is left, but for those whose release the
+        kernel has not asked for: a shell keeps them.
+        """
         with self._condition:
             awaited = [h for h in self._table.values() if self._may_go(h) and concerns(h)]
-            if not awaited:
-                return
-            grace = HELD_GRACE if all(handle.held for handle in awaited) else GRACE
-            if not self._condition.wait_for(
-                lambda: not any(self._may_go(h) and not h.releasing for h in awaited), grace
-            ):
-                for handle in awaited:
-                    handle.held = self._may_go(handle)
+            end = time.monotonic() + GRACE
+            while any(self._may_go(h) and not h.releasing for h in awaited):
+                # One may stand behind others that are being released.
+                others = any(handle.releasing for handle in self._table.values())
+                if time.monotonic() > end or not (others or self._may_come()):
+                    break
+                self._condition.wait(_LOOKS_S)
             self._condition.wait_for(
                 lambda: not any(self._may_go(h) and h.releasing for h in awaited), RELEASE_TIMEOUT
             )

@@ -37,6 +37,7 @@ from ftracefs.mount.callers import Callers
 from ftracefs.mount.handles import Handle, Handles
 from ftracefs.mount.inodes import Inode, Inodes
 from ftracefs.mount.mountpoint import RESET_ATTRIBUTE, STOP_ATTRIBUTE
+from ftracefs.mount.workers import Workers
 
 T = TypeVar("T")
 log = logging.getLogger("ftracefs.mount")
@@ -100,7 +101,8 @@ class Operations:
         self._reset = reset
         self._closing = threading.Event()
         self._inodes = Inodes(os.getuid(), os.getgid())
-        self._handles = Handles()
+        self._workers = Workers()
+        self._handles = Handles(self._workers.may_bring_more)
         self._directories: dict[int, tuple[str, Directory]] = {}
         self._directory_numbers = itertools.count(1)
 
@@ -113,7 +115,13 @@ class Operations:
     def __call__(self, name: str, *args: Any) -> Any:
         """Perform an operation; nothing but `FuseError` leaves."""
         try:
-            return getattr(self, name)(*args)
+            if name == "release":  # to be waited for until it says so itself
+                return self.release(*args)
+            worker = self._workers.enter()
+            try:
+                return getattr(self, name)(*args)
+            finally:
+                self._workers.leave(worker)
         except TracefsError as error:
             log.debug("%s: %s (%s)", name, error, errno.errorcode.get(error.errno, error.errno))
             code = error.errno
