@@ -19,7 +19,7 @@ from emulated_kernel.cache_files import keep_newest, touch, write_file
 from emulated_kernel.linux.host_programs import PATH, host_programs
 from emulated_kernel.linux.initramfs import initramfs, static_busybox
 
-PROGRAMS = ("sh", "cat")
+PROGRAMS = ("sh", "cat", "chrt")
 KEPT = 4
 _SUFFIX = ".archive.json"
 _LOADERS_CACHE = "/etc/ld.so.cache"  # ld.so(8)

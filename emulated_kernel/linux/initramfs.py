@@ -28,10 +28,10 @@ _BUSYBOX_NAMES = (
     *("df", "diff", "dirname", "dmesg", "du", "echo", "env", "expr", "false", "find", "free"),
     *("grep", "gzip", "head", "hexdump", "id", "kill", "killall", "ln", "ls", "md5sum", "mkdir"),
     *("mkfifo", "mknod", "mktemp", "mount", "mv", "nice", "nohup", "od", "pgrep", "pidof", "pkill"),
-    *("poweroff", "printf", "ps", "pwd", "readlink", "reboot", "rm", "rmdir", "sed", "seq", "sh"),
-    *("sha256sum", "sleep", "sort", "stat", "stty", "sync", "tail", "tee", "test", "time", "top"),
-    *("touch", "tr", "true", "tty", "umount", "uname", "uniq", "uptime", "usleep", "vi", "wc"),
-    *("which", "who", "xargs", "yes", "zcat"),
+    *("poweroff", "printf", "ps", "pwd", "readlink", "reboot", "renice", "rm", "rmdir", "sed"),
+    *("seq", "sh", "sha256sum", "sleep", "sort", "stat", "stty", "sync", "tail", "taskset", "tee"),
+    *("test", "time", "top", "touch", "tr", "true", "tty", "umount", "uname", "uniq", "uptime"),
+    *("usleep", "vi", "wc", "which", "who", "xargs", "yes", "zcat"),
 )
 
 
