@@ -1,4 +1,4 @@
-"""Processes of a booted Linux that stand for processes of the host: same pid, same name.
+"""Processes of a booted Linux that stand for processes of the host: same pid, name and priority.
 
 A process appears at its first file operation, forked by its parent's mirror if there is one, else
 by the agent; where the host tells of forks, those of a mirror's process are made at once. It ends
@@ -14,19 +14,21 @@ import errno
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.linux.agent import Agents, signed
-from emulated_kernel.linux.agent_work import AgentProcess, Program, SystemCall, Work
+from emulated_kernel.linux.agent_work import AgentProcess, Poke, Program, SystemCall, Work
 from emulated_kernel.linux.pc import PcMachine
-from emulated_kernel.procfs import UNKNOWN_START, HostProcess, read_other_process
+from emulated_kernel.procfs import UNKNOWN_START, HostProcess, exists, read_other_process
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-_EXIT_GROUP = 231
+_SETPRIORITY, _SCHED_SETSCHEDULER, _EXIT_GROUP = 141, 144, 231
+_SCHED_NORMAL, _SCHED_FIFO = 0, 1
+_MAX_RT_PRIO, _DEFAULT_PRIO = 100, 120
 _COMM_MAX = 15
 _BETWEEN_MAX = 8
 
@@ -83,10 +85,24 @@ class Mirrors:
             return self._updated(self._fork(process), process)
 
     def _updated(self, mirror: Mirror, process: HostProcess) -> Mirror:
+        if mirror.process.child_faults != process.child_faults:
+            self._end_waited_for(process)
+        if mirror.process.prio != process.prio:
+            self.do(mirror, Work(_set_priority(process.prio, self._agents.words)))
         if mirror.process.comm != process.comm:
             self._execute(mirror, process.comm.encode()[:_COMM_MAX])
         mirror.process = process
         return mirror
+
+    def _end_waited_for(self, parent: HostProcess) -> None:
+        """It has waited for a child: those that are gone have ended before what it does next.
+
+        That they have is told by others as well, but maybe later.
+        """
+        children = [m for m in self._mirrors.values() if m.process.ppid == parent.pid]
+        for child in children:
+            if not exists(child.pid):
+                self.exit(child)
 
     def _execute(self, mirror: Mirror, comm: bytes) -> None:
         """Another name is another program, as a rule."""
@@ -118,12 +134,11 @@ class Mirrors:
             result = self._clone(forks, 0)
         if result < 0:
             raise EmulatedKernelError(f"clone3 for pid {process.pid}: {errno.errorcode[-result]}")
-        known = HostProcess(process.pid, process.start_time, process.ppid, "", process.cpu)
+        # As its parent is, until it is brought up to date.
+        inherited = HostProcess(0, 0, 0, "", 0) if parent is None else parent.process
+        known = replace(process, comm=inherited.comm, prio=inherited.prio, child_faults=0)
         mirror = Mirror(known, agents.born(result))
         if parent is not None:
-            mirror.process = HostProcess(
-                process.pid, process.start_time, process.ppid, parent.process.comm, process.cpu
-            )
             mirror.descriptors.update(parent.descriptors)
         self._mirrors[process.pid] = mirror
         self.on_new_task(mirror)
@@ -197,6 +212,19 @@ class Mirrors:
 
 def _exit() -> Program[None]:
     yield SystemCall(_EXIT_GROUP, (0,))
+
+
+def _set_priority(prio: int, words: int) -> Program[None]:
+    """Have another priority, as the kernel counts them; not that of deadline tasks."""
+    if prio < 0:
+        return
+    rt_priority = max(_MAX_RT_PRIO - 1 - prio, 0)
+    yield Poke((rt_priority,))
+    policy = _SCHED_FIFO if rt_priority else _SCHED_NORMAL
+    yield SystemCall(_SCHED_SETSCHEDULER, (0, policy, words))
+    if not rt_priority:
+        nice = prio - _DEFAULT_PRIO
+        yield SystemCall(_SETPRIORITY, (0, 0, nice & 0xFFFFFFFFFFFFFFFF))
 
 
 def system_call(number: int, *arguments: int) -> Program[int]:

@@ -144,6 +144,74 @@ def test_a_program_that_a_process_executes_is_executed_in_the_guest(linux: Path)
     assert guest(linux, "dmesg | grep -c segfault") == "0\n"
 
 
+@pytest.fixture
+def realtime() -> None:
+    """Skip who may not have the priority that a test is about."""
+    may = subprocess.run(["chrt", "-f", "5", "true"], capture_output=True, timeout=60)
+    if may.returncode:
+        pytest.skip(may.stderr.decode())
+
+
+def priority(linux: Path, *command: str) -> list[str]:
+    """Priority, niceness and policy in the guest of a shell that has touched a file."""
+    reads = "read x < tracing_on; echo; read x"
+    with subprocess.Popen(
+        [*command, "sh", "-c", reads], cwd=linux, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"\n"
+        stat = guest(linux, f"cat /proc/{host.pid}/stat").rpartition(")")[2].split()
+        host.stdin.close()
+    return [stat[15], stat[16], stat[38]]
+
+
+def test_a_process_is_as_nice_in_the_guest(linux: Path) -> None:
+    assert priority(linux, "nice", "-n", "0") == ["20", "0", "0"]
+    assert priority(linux, "nice", "-n", "7") == ["27", "7", "0"]
+
+
+@pytest.mark.usefixtures("realtime")
+def test_a_realtime_process_is_one_in_the_guest(linux: Path) -> None:
+    assert priority(linux, "chrt", "-f", "5") == ["-6", "0", "1"]
+
+
+@pytest.mark.usefixtures("realtime")
+def test_the_wait_of_a_realtime_process_is_measured_when_it_is_woken_to_end(linux: Path) -> None:
+    guest(linux, "echo 0 > /proc/sys/kernel/watchdog")  # it has realtime tasks of its own
+    pid = script(
+        linux,
+        """
+        echo wakeup_rt > current_tracer
+        chrt -f 5 sh -c 'echo $$; read x < tracing_on; exec sleep 0.1'
+        echo 0 > tracing_on
+        """,
+    ).strip()
+    text = (linux / "trace").read_text()
+    assert re.search(rf"\| task: \w+-{pid} \(uid:0 nice:0 policy:1 rt_prio:5\)\n", text), text
+    assert re.search(rf" \+ \[000\] +{pid}: 94:R \w+\n", text)
+    assert re.search(rf" ==> \[000\] +{pid}: 94:R \w+\n", text)
+
+
+def test_a_child_that_was_waited_for_has_ended_before_what_its_parent_does_next(
+    linux: Path,
+) -> None:
+    (linux / "events/sched/sched_process_exit/enable").write_text("1\n")
+    children = script(
+        linux,
+        """
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+            sh -c 'echo $$; read x < tracing_on'
+            echo 0 > tracing_on
+            echo 1 > tracing_on
+        done
+        """,
+    ).split()
+    (linux / "events/sched/sched_process_exit/enable").write_text("0\n")
+    ended = re.findall(r"sched_process_exit: comm=sh pid=(\d+) ", (linux / "trace").read_text())
+    assert ended == children
+
+
 def test_an_error_of_a_file_is_the_system_calls_error(linux: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
         (linux / "current_tracer").write_text("no such tracer\n")
