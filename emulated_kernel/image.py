@@ -25,11 +25,12 @@ class LinuxOffsets:
     """What guest code must know of a Linux: where it keeps current, and what of a task.
 
     Offsets in a CPU's area (`current`, `preempt_count`, `hardirq_stack_ptr`) and in struct
-    task_struct; `tif_need_resched` is a bit number of thread_info's flags, `migration_scale` 0 for
-    a kernel that counts nothing at `migration_disabled`. Whether a tracepoint counts as one level
-    of disabled preemption, and members of struct trace_event_buffer. Addresses of the tables by
-    which its stacks are unwound, and how these tell the types of frames: all 0 where functions keep
-    frame pointers.
+    task_struct, `cred_uid` in what its `real_cred` leads to; `tif_need_resched` is a bit number of
+    thread_info's flags, `migration_scale` 0 for a kernel that counts nothing at
+    `migration_disabled`; `stack_padding` are bytes of a stack above what was pushed where user mode
+    was left. Whether a tracepoint counts as one level of disabled preemption, and members of struct
+    trace_event_buffer. Addresses of the tables by which its stacks are unwound, and how these tell
+    the types of frames: all 0 where functions keep frame pointers.
     """
 
     current: int
@@ -44,6 +45,16 @@ class LinuxOffsets:
     comm: int
     stack: int
     stack_canary: int
+    flags: int
+    stack_padding: int
+    cpu: int
+    state: int
+    exit_state: int
+    static_prio: int
+    policy: int
+    rt_priority: int
+    real_cred: int
+    cred_uid: int
     stext: int
     text_bytes: int
     preemption: int

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _FENTRY = "__fentry__"
 _NAMED = 8  # at most, of many
+# What a kernel that knows FRED leaves free on a stack (TOP_OF_KERNEL_STACK_PADDING).
+_FRED_ENTRY, _FRED_BYTES = "asm_fred_entrypoint_user", 16
 _TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC = 3, 4
 
 
@@ -97,6 +99,16 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         comm=task("comm"),
         stack=task("stack"),
         stack_canary=task("stack_canary"),
+        flags=task("flags"),
+        stack_padding=_FRED_BYTES if _FRED_ENTRY in vmlinux.symbols else 0,
+        cpu=task("cpu" if btf.has("task_struct", "cpu") else "thread_info.cpu"),
+        state=task("__state" if btf.has("task_struct", "__state") else "state"),
+        exit_state=task("exit_state"),
+        static_prio=task("static_prio"),
+        policy=task("policy"),
+        rt_priority=task("rt_priority"),
+        real_cred=task("real_cred"),
+        cred_uid=btf.offset("cred", "uid"),
         stext=vmlinux.text.start,
         text_bytes=vmlinux.text.end - vmlinux.text.start,
         preemption=int("preempt_schedule" in vmlinux.symbols),

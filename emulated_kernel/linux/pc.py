@@ -122,8 +122,12 @@ class PcProcessor(Processor):
         self._current_at, self._pid = current_at, pid
 
     @property
+    def current_of_kernel(self) -> int:
+        return self.memory.u64(self._current_at)
+
+    @property
     def current_pid(self) -> int:
-        return self.memory.u32(self.memory.u64(self._current_at) + self._pid)
+        return self.memory.u32(self.current_of_kernel + self._pid)
 
     def get(self, *names: str) -> tuple[int, ...]:
         return self._machine.processors.registers(self.number, *names)

@@ -39,6 +39,11 @@ class Processor(ABC):
         return self.word("CURRENT_TASK")
 
     @property
+    def current_of_kernel(self) -> int:
+        """The kernel's own task_struct of whoever runs there now."""
+        return self.current
+
+    @property
     def current_pid(self) -> int:
         """Who runs there now, whether it has been traced or not."""
         return self.memory.u32(self.current + CONSTANTS["TASK_PID"])

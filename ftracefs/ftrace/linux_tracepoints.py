@@ -1,7 +1,7 @@
 """The tracepoints of a booted Linux: its own functions put our probes into them.
 
-What they call is guest code of ours, which takes tasks as the engine describes them: in front of
-each probe stands one that translates (guest/linux_probes.S).
+What they call is guest code of ours. Most of it takes tasks as the engine describes them: in front
+of each such probe stands one that translates (guest/linux_probes.S).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _U32, _SIGN = 0xFFFFFFFF, 1 << 31
 # By the tasks among a tracepoint's arguments.
 _TRANSLATORS = {"sched_switch": "linux_probe_switch", "sched_process_fork": "linux_probe_fork"}
 _ONE_TASK = "linux_probe_task"
+# Probes that read Linux's own tasks.
+_OWN_TASKS = ("probe_wakeup", "probe_wakeup_sched_switch", "probe_wakeup_migrate_task")
 
 KernelFunction = Callable[..., int]
 
@@ -47,6 +49,7 @@ class LinuxTracepoints(Tracepoints):
         self._engine = labels
         self._address = address
         self._call = call
+        self._takes_own_tasks = {labels[name] for name in _OWN_TASKS}
         # Never freed: another processor may be about to call a probe that has just been taken out.
         self._words: dict[tuple[int, int], int] = {}
 
@@ -60,7 +63,7 @@ class LinuxTracepoints(Tracepoints):
         probe = TracepointFunc(func, data, prio)
         if any(probe.is_same(each) for each in self.probes(name)):
             raise TracepointError(errno.EEXIST, f"{name} has this probe")
-        self._run("tracepoint_probe_register_prio", name, self._word(func, data), prio & _U32)
+        self._run("tracepoint_probe_register_prio", name, func, data, prio & _U32)
         self._funcs[name] = (*self.probes(name), probe)
 
     def tracepoint_probe_unregister(self, name: str, func: int, data: int) -> None:
@@ -68,7 +71,7 @@ class LinuxTracepoints(Tracepoints):
         left = tuple(each for each in self.probes(name) if not each.is_same(probe))
         if len(left) == len(self.probes(name)):
             raise TracepointError(errno.ENOENT, f"{name} has no such probe")
-        self._run("tracepoint_probe_unregister", name, self._word(func, data))
+        self._run("tracepoint_probe_unregister", name, func, data)
         self._funcs[name] = left
 
     def tracepoint_synchronize_unregister(self) -> None:
@@ -88,10 +91,12 @@ class LinuxTracepoints(Tracepoints):
             self._memory.set_u64(word + 8, data)
         return self._words[func, data]
 
-    def _run(self, function: str, name: str, word: int, *more: int) -> None:
+    def _run(self, function: str, name: str, func: int, data: int, *more: int) -> None:
         tracepoint = self._address(f"__tracepoint_{name}")
         if tracepoint is None:
             raise TracepointError(errno.ENOENT, f"no tracepoint {name}")
-        translator = self._engine[_TRANSLATORS.get(name, _ONE_TASK)]
-        if error := kernel_errno(self._call(function, tracepoint, translator, word, *more)):
+        if func not in self._takes_own_tasks:
+            data = self._word(func, data)
+            func = self._engine[_TRANSLATORS.get(name, _ONE_TASK)]
+        if error := kernel_errno(self._call(function, tracepoint, func, data, *more)):
             raise TracepointError(error, f"{function} of {name}")

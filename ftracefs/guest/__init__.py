@@ -54,14 +54,16 @@ def load_guest(
     left_out = {_LEAVE if poison else _POISON}
     if linux is None:
         left_out |= _LINUX_ONLY
-        layout, constants, gs_base = BUILTIN, CONSTANTS, None
+        layout, gs_base = BUILTIN, None
+        constants = {**CONSTANTS, "FRAME_POINTERS": 1}
     else:
         has_orc = bool(linux.offsets.orc_lookup)
         left_out |= {*_BUILTIN_ONLY, "unwind_frame_linux.S" if has_orc else "unwind_orc.S"}
         layout, gs_base = linux.layout, linux.percpu
         heap, heap_bytes = layout.heap
         room = {"HOST_HEAP": PAGE_OFFSET + heap, "HOST_HEAP_BYTES": heap_bytes}
-        constants = {**CONSTANTS, **linux.offsets.constants(), **room}
+        frames = {"FRAME_POINTERS": int(not has_orc)}
+        constants = {**CONSTANTS, **linux.offsets.constants(), **room, **frames}
     includes = [p for p in sorted(_HERE.glob("*.inc")) if p.name not in left_out]
     sources = [p for p in sorted(_HERE.glob("*.S")) if p.name not in {*left_out, *_HOT}]
     bases = {".text": layout.modules_vaddr, ".data": layout.modules_data + _ENGINE_DATA}

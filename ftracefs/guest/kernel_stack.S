@@ -82,10 +82,9 @@ ENDFUNC ftrace_trace_stacks
 USERSTACK_ENTRY_BYTES = 80
 USERSTACK_TGID = 12
 USERSTACK_CALLER = 20
-USER_STACK_BELOW = 64                       # the host's, above the pt_regs of a system call
 
-# One record with the address at which the current task left user mode, which is where the host keeps
-# it: user mode has no stack. Kernel threads have none. In: r9 buffer. Uses rax r8 r10 r11.
+# One record with the address at which the current task left user mode, none for kernel threads. User
+# mode's own stack is not looked at. In: r9 buffer. Uses rax r8 r10 r11.
 FUNC_NOTRACE ftrace_trace_userstack
     push rdx
     mov edx, USERSTACK_ENTRY_BYTES
@@ -95,12 +94,8 @@ FUNC_NOTRACE ftrace_trace_userstack
     mov r11, gs:[CURRENT_TASK]
     mov eax, [r11 + TASK_TGID]
     mov [r10 + USERSTACK_TGID], rax
-    xor eax, eax
-    test dword ptr [r11 + TASK_FLAGS], PF_KTHREAD | PF_IDLE
-    jne 1f
-    mov r11, [r11 + TASK_STACK]
-    mov rax, [r11 + STACK_BYTES - USER_STACK_BELOW - FRAME_BYTES + PT_RIP]
-1:  mov [r10 + USERSTACK_CALLER], rax
+    USER_MODE_IP
+    mov [r10 + USERSTACK_CALLER], rax
     xor eax, eax
     mov [r10 + USERSTACK_CALLER + 8], rax
     mov [r10 + USERSTACK_CALLER + 16], rax
@@ -126,6 +121,32 @@ FUNC_NOTRACE __trace_stack
     call record_stack
     STACK_LEAVE
 ENDFUNC __trace_stack
+
+# The same from code that the kernel has called, as a probe: whoever called it, and so on. In: r8 its
+# frame, r9 buffer, eax how many of the functions nearest to it are left out. Keeps the same.
+FUNC_NOTRACE trace_stack_of_caller
+    STACK_ENTER
+    push rdi
+    push rcx
+    mov ebx, eax
+    mov rbp, [r8]
+    add r8, 8
+    push r8                                 # as the stack pointer of a pt_regs
+    lea rcx, [rsp - PT_RSP]
+    xor edi, edi                            # and a call site that is none
+    push rbx
+    call arch_stack_walk
+    pop rax
+    lea r14, [r14 + rax*8 + 8]
+    cmp r14, r12
+    jae .Lout
+    call record_stack
+.Lout:
+    pop r8
+    pop rcx
+    pop rdi
+    STACK_LEAVE
+ENDFUNC trace_stack_of_caller
 
 # r9 buffer, r12 end of what was collected on this CPU, r14 its start. Uses rax rdx r8 r10 r11 r14.
 FUNC_NOTRACE record_stack

@@ -69,38 +69,19 @@ FUNC_NOTRACE linux_event_buffer_commit
     jmp [rip + linux_event_buffer_commit_rest]
 ENDFUNC linux_event_buffer_commit
 
-# Who passed the tracepoint, and who called that: neither the probe nor the code that calls it. In: r9
-# buffer; the probe's return address is on top of the stack.
+# Who passed the tracepoint, and who called that: neither the probe nor the code that calls it; and where
+# user mode was left. In: r9 buffer; the probe's return address is on top of the stack.
 FUNC_NOTRACE linux_event_stacks
     test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_KERNEL
-    je .Lout
-    mov rax, rsp
-    push rdx
-    push rbx
+    je .Luser
     push rbp
-    push r12
-    push r13
-    push r14
-    push rax                                # as the stack pointer of a pt_regs
-    lea r14, [rip + ftrace_stacks]
-    lea r13, [r14 + FTRACE_KSTACK_ENTRIES * 8]
-    mov r12, r14
-    lea rcx, [rsp - PT_RSP]
-    xor edi, edi
-    call arch_stack_walk
-    add r14, 2 * 8                          # a call site that is none, and the probe
-    cmp r14, r12
-    jae .Lwalked
-    call record_stack
-.Lwalked:
-    pop rax
-    pop r14
-    pop r13
-    pop r12
+    mov r8, rsp
+    mov eax, 1
+    call trace_stack_of_caller
     pop rbp
-    pop rbx
-    pop rdx
-.Lout:
+.Luser:
+    test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_USER
+    jne ftrace_trace_userstack
     ret
 ENDFUNC linux_event_stacks
 

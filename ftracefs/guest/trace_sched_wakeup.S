@@ -1,7 +1,7 @@
 # How long the task of the highest priority waits after it was woken
 # (kernel/trace/trace_sched_wakeup.c): probes of the scheduler's tracepoints while one of the tracers
-# wakeup, wakeup_rt and wakeup_dl is in charge; one at a time is. Left out: deadline tasks, of which
-# this kernel has none.
+# wakeup, wakeup_rt and wakeup_dl is in charge; one at a time is. Tasks are the kernel's own
+# (KERNEL_TASK_). Nothing is done between two instructions here, so there is no lock.
 
 TRACE_CTX_SWITCH = 2
 TRACE_WAKE = 3
@@ -15,19 +15,73 @@ CTX_NEXT_PRIO = 26
 CTX_NEXT_STATE = 27
 CTX_BYTES = 24
 
-WAKEUP_MAX_PRIO = 100                   # of realtime tasks: below
+WAKEUP_MAX_PRIO = 100                   # of realtime tasks: below; of deadline tasks: below 0
 WAKEUP_TASK_REPORT = 0x7f
+WAKEUP_REPORT_IDLE = 0x80
+TASK_RTLOCK_WAIT = 0x1000
+TASK_FROZEN = 0x8000
 
-# eax: task_state_index() of \task. Uses r8.
+# eax: task_state_index() of \task. Uses r8 and r11.
 .macro TASK_STATE_INDEX task
-    mov r8d, [\task + TASK_STATE]
-    or r8d, [\task + TASK_EXIT_STATE]
-    xor eax, eax
-    and r8d, WAKEUP_TASK_REPORT
+    mov r8d, [\task + KERNEL_TASK_STATE]
+    mov eax, r8d
+    or eax, [\task + KERNEL_TASK_EXIT_STATE]
+    and eax, WAKEUP_TASK_REPORT
+    mov r11d, r8d
+    and r11d, TASK_IDLE
+    cmp r11d, TASK_IDLE
+    jne 77f
+    mov eax, WAKEUP_REPORT_IDLE
+77: test r8d, TASK_RTLOCK_WAIT | TASK_FROZEN
     je 78f
-    bsr eax, r8d
+    mov eax, TASK_UNINTERRUPTIBLE
+78: test eax, eax
+    je 79f
+    bsr eax, eax
     inc eax
-78:
+79:
+.endm
+
+# Goes to \not unless that is who is waited for. Uses rax.
+.macro IS_WAKEUP_TASK task, not
+    cmp \task, [rip + wakeup_task]
+    jne \not
+    mov rax, [\task + KERNEL_TASK_BIRTH]
+    cmp rax, [rip + wakeup_task_birth]
+    jne \not
+.endm
+
+# __trace_stack, in a probe with its frame at rbp; r9 buffer.
+.macro PROBE_STACK
+    mov r8, rbp
+    xor eax, eax
+    call trace_stack_of_caller
+.endm
+
+# In a probe with its frame at rbp: rdi and rsi are who passed the tracepoint and who called that, or
+# those one further out. But for the first they are 0 where functions keep no frame pointers
+# (ftrace_return_address). Uses rax.
+.macro CALLER_ADDR0_AND_1
+    mov rdi, [rbp + 8]
+    xor esi, esi
+    mov eax, FRAME_POINTERS
+    test eax, eax
+    je 1f
+    mov rax, [rbp]
+    mov rsi, [rax + 8]
+1:
+.endm
+.macro CALLER_ADDR1_AND_2
+    xor edi, edi
+    xor esi, esi
+    mov eax, FRAME_POINTERS
+    test eax, eax
+    je 1f
+    mov rax, [rbp]
+    mov rdi, [rax + 8]
+    mov rax, [rax]
+    mov rsi, [rax + 8]
+1:
 .endm
 
 # func_prolog_preempt_disable: goes to \not unless this is the CPU that a task waits for. Uses rax.
@@ -77,7 +131,12 @@ FUNC_NOTRACE probe_wakeup
     push r12
     cmp dword ptr [rip + wakeup_tracer_enabled], 0
     je .Lout
-    mov eax, [rsi + TASK_PRIO]
+    cmp dword ptr [rip + wakeup_tracing_dl], 0
+    jne .Lout
+    KERNEL_CURRENT rcx
+    mov eax, [rsi + KERNEL_TASK_PRIO]
+    test eax, eax
+    js .Lchosen
     cmp dword ptr [rip + wakeup_dl], 0
     jne .Lout
     cmp dword ptr [rip + wakeup_rt], 0
@@ -87,18 +146,23 @@ FUNC_NOTRACE probe_wakeup
 .Lany:
     cmp eax, [rip + wakeup_prio]            # unsigned: -1 is no task
     jae .Lout
-    mov rcx, gs:[CURRENT_TASK]
-    cmp eax, [rcx + TASK_PRIO]
+    cmp eax, [rcx + KERNEL_TASK_PRIO]
     jge .Lout
+.Lchosen:
+    TRACE_CONTEXT
     mov rdx, [rip + wakeup_ops]
     PER_CPU_BUFFER
     test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
-    mov eax, [rsi + TASK_PRIO]
+    mov eax, [rsi + KERNEL_TASK_PRIO]
     mov [rip + wakeup_prio], eax
-    mov eax, [rsi + TASK_CPU]
+    shr eax, 31
+    mov [rip + wakeup_tracing_dl], eax
+    mov eax, [rsi + KERNEL_TASK_CPU]
     mov [rip + wakeup_cpu], eax
     mov [rip + wakeup_current_cpu], eax
+    mov rax, [rsi + KERNEL_TASK_BIRTH]
+    mov [rip + wakeup_task_birth], rax
     mov [rip + wakeup_task], rsi
     mov rbx, r9
     mov r12, rdx
@@ -107,14 +171,9 @@ FUNC_NOTRACE probe_wakeup
     mov rdi, rcx                            # the current task, and the one that is woken
     mov ecx, TRACE_WAKE
     call tracing_sched_trace
-    mov rax, [rbp + 8]
-    mov r8, [rbp]
     mov r9, rbx
-    call __trace_stack
-    mov rax, [rbp]                          # __trace_function(CALLER_ADDR1, CALLER_ADDR2)
-    mov rdi, [rax + 8]
-    mov rax, [rax]
-    mov rsi, [rax + 8]
+    PROBE_STACK
+    CALLER_ADDR1_AND_2
     mov rdx, r12
     call qword ptr [rip + wakeup_trace_function]
 .Lout:
@@ -126,8 +185,7 @@ ENDFUNC probe_wakeup
 
 # void probe_wakeup_migrate_task(void *ignore, struct task_struct *task, int cpu)
 FUNC_NOTRACE probe_wakeup_migrate_task
-    cmp rsi, [rip + wakeup_task]
-    jne .Lout
+    IS_WAKEUP_TASK rsi, .Lout
     mov [rip + wakeup_current_cpu], edx
 .Lout:
     ret
@@ -143,8 +201,8 @@ FUNC_NOTRACE probe_wakeup_sched_switch
     push r14
     cmp dword ptr [rip + wakeup_tracer_enabled], 0
     je .Lout
-    cmp rcx, [rip + wakeup_task]
-    jne .Lout
+    IS_WAKEUP_TASK rcx, .Lout
+    TRACE_CONTEXT
     mov r12, rdx
     mov r13, rcx
     mov rdx, [rip + wakeup_ops]
@@ -153,19 +211,15 @@ FUNC_NOTRACE probe_wakeup_sched_switch
     mov rbx, r9
     test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lreset
-    mov rdi, [rbp + 8]                      # __trace_function(CALLER_ADDR0, CALLER_ADDR1)
-    mov rax, [rbp]
-    mov rsi, [rax + 8]
+    CALLER_ADDR0_AND_1
     call qword ptr [rip + wakeup_trace_function]
     mov r9, rbx
     mov rdi, r12
     mov rsi, r13
     mov ecx, TRACE_CTX_SWITCH
     call tracing_sched_trace
-    mov rax, [rbp + 8]
-    mov r8, [rbp]
     mov r9, rbx
-    call __trace_stack
+    PROBE_STACK
     mov r9, rbx
     TRACE_CLOCK
     mov rax, r8
@@ -188,6 +242,7 @@ ENDFUNC probe_wakeup_sched_switch
 FUNC_NOTRACE __wakeup_reset
     mov dword ptr [rip + wakeup_cpu], -1
     mov dword ptr [rip + wakeup_prio], -1
+    mov dword ptr [rip + wakeup_tracing_dl], 0
     mov qword ptr [rip + wakeup_task], 0
     ret
 ENDFUNC __wakeup_reset
@@ -207,26 +262,24 @@ FUNC_NOTRACE tracing_sched_trace
     mov ecx, ecx
     add rax, rcx
     mov [r10 + 4], rax
-    mov eax, [rbx + TASK_PID]
+    mov eax, [rbx + KERNEL_TASK_PID]
     mov [r10 + CTX_PREV_PID], eax
-    mov eax, [rbx + TASK_PRIO]
+    mov eax, [rbx + KERNEL_TASK_PRIO]
     mov [r10 + CTX_PREV_PRIO], al
     TASK_STATE_INDEX rbx
     mov [r10 + CTX_PREV_STATE], al
-    mov eax, [r12 + TASK_PID]
+    mov eax, [r12 + KERNEL_TASK_PID]
     mov [r10 + CTX_NEXT_PID], eax
-    mov eax, [r12 + TASK_CPU]
+    mov eax, [r12 + KERNEL_TASK_CPU]
     mov [r10 + CTX_NEXT_CPU], eax
-    mov eax, [r12 + TASK_PRIO]
+    mov eax, [r12 + KERNEL_TASK_PRIO]
     mov [r10 + CTX_NEXT_PRIO], al
     TASK_STATE_INDEX r12
     mov [r10 + CTX_NEXT_STATE], al
     RB_COMMIT
     test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_KERNEL
     je .Luser
-    mov rax, [rbp + 8]
-    mov r8, [rbp]
-    call __trace_stack
+    PROBE_STACK
 .Luser:
     test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_USER
     je .Lout
@@ -242,6 +295,9 @@ ENDFUNC tracing_sched_trace
 OBJECT wakeup_task                          # who is waited for
     .quad 0
 ENDOBJECT wakeup_task
+OBJECT wakeup_task_birth
+    .quad 0
+ENDOBJECT wakeup_task_birth
 OBJECT wakeup_timestamp                     # since when
     .quad 0
 ENDOBJECT wakeup_timestamp
@@ -272,6 +328,9 @@ ENDOBJECT wakeup_rt
 OBJECT wakeup_dl                            # deadline tasks alone
     .long 0
 ENDOBJECT wakeup_dl
+OBJECT wakeup_tracing_dl                    # a deadline task is waited for, and gives way to nobody
+    .long 0
+ENDOBJECT wakeup_tracing_dl
 OBJECT wakeup_tracer_enabled
     .long 0
 ENDOBJECT wakeup_tracer_enabled

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from emulated_kernel.asm_offsets import CONSTANTS
-from emulated_kernel.machine import Processor
+from emulated_kernel.image import LinuxOffsets
+from emulated_kernel.machine import Memory, Processor
 from ftracefs.errors import TracefsError
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.trace.options import TraceIter
@@ -46,21 +47,46 @@ def saved_latency(
     tr: TraceArray, cpu: int, task: int = 0, *, critical_start: int = 0, critical_end: int = 0
 ) -> SavedLatency:
     """What `__update_max_tr` notes of `task`, or of the one on `cpu`."""
-    memory = tr.tracing.machine.memory
-    task = task or tr.tracing.machine.cpus[cpu].current
+    machine = tr.tracing.machine
+    task = task or machine.cpus[cpu].current_of_kernel
+    linux = machine.image.linux
+    fault = _own_task(machine.memory, task) if linux is None else _task(machine.memory, linux, task)
+    return replace(
+        fault,
+        latency_us=tr.max_latency // NSEC_PER_USEC,
+        cpu=cpu,
+        critical_start=critical_start,
+        critical_end=critical_end,
+    )
+
+
+def _own_task(memory: Memory, task: int) -> SavedLatency:
+    """A task of the built-in kernel, which knows of no policy but what the priority tells."""
     prio = memory.u32(task + CONSTANTS["TASK_PRIO"])
     is_rt = prio < MAX_RT_PRIO
     return SavedLatency(
-        latency_us=tr.max_latency // NSEC_PER_USEC,
-        cpu=cpu,
-        comm=memory.cstring(task + CONSTANTS["TASK_COMM"], 16).decode("utf-8", "replace"),
+        comm=_comm(memory, task + CONSTANTS["TASK_COMM"]),
         pid=memory.u32(task + CONSTANTS["TASK_PID"]),
         nice=0 if is_rt else prio - DEFAULT_PRIO,
         policy=SCHED_FIFO if is_rt else SCHED_NORMAL,
         rt_priority=MAX_RT_PRIO - 1 - prio if is_rt else 0,
-        critical_start=critical_start,
-        critical_end=critical_end,
     )
+
+
+def _task(memory: Memory, linux: LinuxOffsets, task: int) -> SavedLatency:
+    """A task of a Linux."""
+    return SavedLatency(
+        comm=_comm(memory, task + linux.comm),
+        pid=memory.u32(task + linux.pid),
+        uid=memory.u32(memory.u64(task + linux.real_cred) + linux.cred_uid),
+        nice=memory.u32(task + linux.static_prio) - DEFAULT_PRIO,
+        policy=memory.u32(task + linux.policy),
+        rt_priority=memory.u32(task + linux.rt_priority),
+    )
+
+
+def _comm(memory: Memory, at: int) -> str:
+    return memory.cstring(at, 16).decode("utf-8", "replace")
 
 
 def _update_max_tr(tr: TraceArray, cpu: int, saved: SavedLatency | None, timestamp: int) -> None:

@@ -250,12 +250,12 @@ class TraceArray:
 
     def available_tracers(self) -> list[Tracer]:
         """The tracers this trace array can have (trace_ok_for_array)."""
-        symbols = self.tracing.image.labels
+        image = self.tracing.image
         return [
             tracer
             for tracer in TRACE_TYPES
             if (not self.name or tracer.allow_instances)
-            and all(symbol in symbols for symbol in tracer.needs)
+            and all(image.find(symbol) is not None for symbol in tracer.needs)
         ]
 
     def tracing_set_tracer(self, name: str) -> None:
@@ -507,6 +507,7 @@ class TraceArray:
             entries + array_buffer.buffer.overruns(),
             self.nr_cpus,
             saved=array_buffer.saved,
+            release=self.tracing.release,
             symbol=self._ip_sym,
             is_dead=self.tracing.ftrace.ftrace_disabled,
         )

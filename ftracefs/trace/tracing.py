@@ -23,6 +23,7 @@ from ftracefs.trace.events.table import Events, own_events
 from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS
+from ftracefs.trace.output.header import UTS_RELEASE
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.saved_tgids import SavedTgids
@@ -115,6 +116,11 @@ class Tracing:
         self.critical_timings = CriticalTimings(self)
         self.wakeup_tracing = WakeupTracing(self)
         machine.after_slice.append(self._after_slice)
+
+    @property
+    def release(self) -> str:
+        """The kernel's, as uname(2) tells it."""
+        return UTS_RELEASE if self.image.linux is None else self.image.name
 
     def label(self, name: str) -> int:
         """The address of a function of the engine's own code."""

@@ -4,7 +4,7 @@
                                                                     → start_func_tracer
 
 The probes are guest code, trace_sched_wakeup.S of ftracefs/guest; a new maximum is told to the
-host, which puts the records aside. Left out: deadline tasks, so wakeup_dl finds nobody.
+host, which puts the records aside. Tasks are the kernel's own, of the built-in one and of a Linux.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class WakeupTracing(LatencyTracing):
         """Wait for nobody, with an empty buffer."""
         tr.tracing_reset_online_cpus()
         self.memory.set_u64(self.label("wakeup_task"), 0)
+        self.memory.set_u32(self.label("wakeup_tracing_dl"), 0)
         for name in ("wakeup_cpu", "wakeup_prio"):
             self.memory.set_u32(self.label(name), _NOBODY)
 
