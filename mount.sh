@@ -35,6 +35,11 @@ usage() {
     exit 2
 }
 
+fail() {
+    say "$*"
+    exit 1
+}
+
 # The command that installs system packages, in $apt; fails where that may not be done.
 may_install() {
     command -v apt-get >/dev/null || return 1
@@ -155,7 +160,14 @@ while [ $# -gt 0 ]; do
         options+=("$1" "$2")
         shift
         ;;
-    -*) options+=("$1") ;;
+    --kernel=*)
+        kernel=${1#*=}
+        options+=("$1")
+        ;;
+    --module=* | --cpus=* | --clock=* | --log=* | --isolated | --pure | --foreground | --until-eof)
+        options+=("$1")
+        ;;
+    -*) usage "no option $1" ;;
     "") usage "an empty mount point" ;;
     *)
         [ -z "$mountpoint" ] || usage "more than one mount point: $mountpoint, $1"
@@ -183,9 +195,9 @@ mount)
     prepare_system
     prepare_guest "$kernel"
     if ! [ -d "$mountpoint" ] && ! is_mounted "$mountpoint"; then
-        mkdir -p -- "$mountpoint"
+        why=$(mkdir -p -- "$mountpoint" 2>&1) || fail "${why##*mkdir: }"
     fi
-    export FTRACEFS_UNMOUNT_COMMAND="$0 --unmount"
+    export FTRACEFS_UNMOUNT_COMMAND="$0 --unmount" FTRACEFS_HELP_COMMAND="$0 --help"
     exec "$python" -P -m ftracefs mount "$mountpoint" ${options[@]+"${options[@]}"}
     ;;
 esac

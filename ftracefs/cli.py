@@ -16,22 +16,23 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import ftracefs
+from ftracefs.errors import reason
 
 if TYPE_CHECKING:
     from ftracefs.mount.tracefs import Build, Options, Tracefs
 
 DONE, FAILED, USAGE = 0, 1, 2
 
-# How to unmount, as the banner says it; mount.sh, which may stand before an environment of its own,
-# puts itself there.
-UNMOUNT_COMMAND = "FTRACEFS_UNMOUNT_COMMAND"
+# How to unmount, as the banner says it, and how to get help; mount.sh, which may stand before an
+# environment of its own, puts itself there.
+UNMOUNT_COMMAND, HELP_COMMAND = "FTRACEFS_UNMOUNT_COMMAND", "FTRACEFS_HELP_COMMAND"
 
 
-def _complain(text: object) -> None:
-    print(f"ftracefs: {text}", file=sys.stderr)
+def _complain(what: object) -> None:
+    print(f"ftracefs: {reason(what)}", file=sys.stderr)
 
 
 def _cpus(text: str) -> int:
@@ -44,11 +45,27 @@ def _cpus(text: str) -> int:
 _cpus.__name__ = "number from 1 to 8"  # argparse names the type in its message
 
 
-def _what_to_mount() -> argparse.ArgumentParser:
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name")
+    return text
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says where to read on when it is used wrongly."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        help = os.environ.get(HELP_COMMAND) or f"{self.prog} --help"
+        self.exit(USAGE, f"{self.prog}: error: {message}\ntry: {help}\n")
+
+
+def _what_to_mount() -> _Parser:
     """The options that `mount` and `run` share."""
-    what = argparse.ArgumentParser(add_help=False)
+    what = _Parser(add_help=False)
     what.add_argument(
         "--kernel",
+        type=_name,
         metavar="IMAGE",
         default="builtin",
         help="the kernel behind the files: builtin; linux, the running host's or else Debian's; a"
@@ -56,6 +73,7 @@ def _what_to_mount() -> argparse.ArgumentParser:
     )
     what.add_argument(
         "--module",
+        type=_name,
         metavar="FILE",
         action="append",
         default=[],
@@ -79,13 +97,13 @@ def _what_to_mount() -> argparse.ArgumentParser:
         help="nothing of the host shows in the trace: one fixed task, no workload",
     )
     what.add_argument("--pure", action="store_true", help="leave out the directory emulator/")
-    what.add_argument("--log", metavar="FILE", help="append the log to FILE")
+    what.add_argument("--log", type=_name, metavar="FILE", help="append the log to FILE")
     return what
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line; help texts included."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="ftracefs",
         description="A tracefs you can mount anywhere: Linux ftrace over an emulated kernel.",
     )
@@ -99,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
         help="mount a tracefs on an empty directory",
         description="Mount a tracefs on an empty directory and return when it answers.",
     )
-    mount.add_argument("mountpoint", metavar="MOUNTPOINT", help="an empty directory")
+    mount.add_argument("mountpoint", type=_name, metavar="MOUNTPOINT", help="an empty directory")
     mount.add_argument("--foreground", action="store_true", help="stay; Ctrl-C unmounts")
     mount.add_argument(
         "--until-eof",
@@ -107,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
         help="unmount at the end of standard input, which comes when a test that made a pipe of it"
         " ends in whatever way; implies --foreground",
     )
-    mount.set_defaults(command=_mount)
+    mount.set_defaults(command=_mount, parser=mount)
 
     run = commands.add_parser(
         "run",
@@ -128,8 +146,8 @@ def parser() -> argparse.ArgumentParser:
         help="unmount it and end its daemon",
         description="Unmount a tracefs and end its daemon; blocked readers get end of file.",
     )
-    unmount.add_argument("mountpoint", metavar="MOUNTPOINT")
-    unmount.set_defaults(command=_unmount)
+    unmount.add_argument("mountpoint", type=_name, metavar="MOUNTPOINT")
+    unmount.set_defaults(command=_unmount, parser=unmount)
 
     reset = commands.add_parser(
         "reset",
@@ -137,21 +155,23 @@ def parser() -> argparse.ArgumentParser:
         description="Put every file of a mount back to what it was when it was mounted: tracer,"
         " filters, options, buffers, instances, modules. Refused while one of them is open.",
     )
-    reset.add_argument("mountpoint", metavar="MOUNTPOINT")
-    reset.set_defaults(command=_reset)
+    reset.add_argument("mountpoint", type=_name, metavar="MOUNTPOINT")
+    reset.set_defaults(command=_reset, parser=reset)
 
     check = commands.add_parser(
         "check",
         help="say what this host lacks",
         description="Say what this host has and lacks. Exit code 1 when a mount would not work.",
     )
-    check.set_defaults(command=_check)
+    check.set_defaults(command=_check, parser=check)
     return top
 
 
 def main(argv: Sequence[str] | None = None, *, build: Build | None = None) -> int:
     """Run the command line. `build` makes what is mounted, if not an emulated kernel's tracefs."""
-    arguments = parser().parse_args(argv)
+    arguments, unknown = parser().parse_known_args(argv)
+    if unknown:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.build = build
     try:
         code: int = arguments.command(arguments)
@@ -215,8 +235,19 @@ def _mount(arguments: argparse.Namespace) -> int:
         threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
 
     def serve(on_ready: Callable[[], None]) -> int:
-        _start_logging(log if stays else None)
-        return _serve(path, options, build, on_ready)
+        end_start = _start_logging(log if stays else None)
+        try:
+            claim = mountpoint.claim(path)
+        except mountpoint.MountError as error:
+            _complain(error)
+            return FAILED
+
+        def mounted() -> None:
+            os.close(claim)
+            on_ready()
+            end_start()
+
+        return _serve(path, options, build, mounted)
 
     try:
         if stays:
@@ -224,10 +255,11 @@ def _mount(arguments: argparse.Namespace) -> int:
         log = log or _default_log(path)
         started = background.start(serve, log)
     except OSError as error:
-        _complain(f"{error.filename}: {error.strerror}")
+        _complain(error)
         return FAILED
     if not started.is_ready:
-        _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
+        if started.exit_code != FAILED:  # with which it says why
+            _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
         return FAILED
     try:
         has_shell = options.kernel is not None and (path / "emulator/sh").exists()
@@ -264,8 +296,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
     def serve_for(owner: int) -> Callable[[Callable[[], None]], int]:
         def serve(on_ready: Callable[[], None]) -> int:
-            _start_logging(None)
-            return _serve(covers.TRACING, options, build_and_tell, on_ready, os.pidfd_open(owner))
+            end_start = _start_logging(None)
+
+            def ready() -> None:
+                on_ready()
+                end_start()
+
+            return _serve(covers.TRACING, options, build_and_tell, ready, os.pidfd_open(owner))
 
         return serve
 
@@ -344,17 +381,18 @@ def _serve(
     return DONE
 
 
-def _start_logging(log: Path | None) -> None:
+def _start_logging(log: Path | None) -> Callable[[], None]:
+    """What is returned is to be called when the start is over: until then somebody waits for it,
+    and what goes to stderr is read by a person."""
     handler = (
         logging.FileHandler(log, encoding="utf-8", errors="backslashreplace")
         if log
         else logging.StreamHandler()
     )
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[handler],
-    )
+    full = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(full if log else logging.Formatter("ftracefs: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    return lambda: handler.setFormatter(full)
 
 
 def _default_log(path: Path) -> Path:

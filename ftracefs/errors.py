@@ -14,3 +14,11 @@ class TracefsError(Exception):
     def __init__(self, errno: int, message: str = "") -> None:
         super().__init__(message or os.strerror(errno))
         self.errno = errno
+
+
+def reason(error: object) -> str:
+    """Why something was not done, for a person."""
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f"{error.filename}: "
+        return f"{name}{error.strerror}"
+    return str(error)

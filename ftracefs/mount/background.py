@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftracefs.errors import reason
+
 _READY = b"\0"
 _WATCH_INTERVAL = 0.1
 # A start that takes longer than this is told about on a terminal.
@@ -69,7 +71,7 @@ def start_apart(serve: Callable[[Callable[[], None]], int], log: Path) -> Starte
             code = 0 if started.is_ready else started.exit_code or 1
             os.write(write_end, b"%d" % started.pid)
         except OSError as error:
-            os.write(2, os.fsencode(f"ftracefs: {error.filename}: {error.strerror}\n"))
+            os.write(2, os.fsencode(f"ftracefs: {reason(error)}\n"))
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 traceback.print_exc()

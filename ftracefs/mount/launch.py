@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ftracefs.errors import reason
 from ftracefs.mount import background, covers, namespace
 from ftracefs.mount.mountpoint import MountError
 from ftracefs.mount.requirements import CAP_SYS_ADMIN
 
 # Exit codes when there was no command to have one, as env(1) has them.
 CANNOT_START, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
+_SAID_WHY = 1  # with which a daemon ends that has
 
 Serve = Callable[[Callable[[], None]], int]
 
@@ -33,6 +35,8 @@ def launch(command: list[str], serve: Callable[[int], Serve], log: Path, cpus: i
         namespace.enter()
         files = covers.prepare()
         started = background.start_apart(serve(os.getpid()), log)
+        if started.exit_code == _SAID_WHY:
+            return CANNOT_START
         if not started.is_ready:
             raise MountError(f"the daemon ended with {started.exit_code}")
         covers.cover(files, cpus)
@@ -40,7 +44,7 @@ def launch(command: list[str], serve: Callable[[int], Serve], log: Path, cpus: i
         namespace.give_up(CAP_SYS_ADMIN)
         covers.verify()
     except (MountError, OSError) as error:
-        print(f"ftracefs: {error}", file=sys.stderr)
+        print(f"ftracefs: {reason(error)}", file=sys.stderr)
         return CANNOT_START
     return _become(command)
 

@@ -6,6 +6,7 @@ Nothing here loads libfuse, and nothing but `stop` and `prepare` touches a mount
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import select
@@ -117,6 +118,30 @@ def prepare(path: Path) -> bool:
     return cleared
 
 
+def claim(path: Path) -> int:
+    """Be the only one who mounts at the resolved `path`, until the descriptor is closed.
+
+    MountError when somebody else does, or has done so since `prepare`.
+    """
+    try:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise MountError(f"{path}: {error.strerror}") from None
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(directory)
+        raise MountError(f"{path}: another ftracefs is just being mounted there") from None
+    except OSError:
+        pass  # a file system without locks
+    try:
+        prepare(path)
+    except MountError:
+        os.close(directory)
+        raise
+    return directory
+
+
 def _clear(path: Path) -> str:
     """Unmount a dead mount, though shells may stand in it: they have nothing to lose."""
     return unmount(path) and unmount(path, lazy=True)
@@ -174,6 +199,8 @@ def reset(path: Path) -> None:
         why = error.strerror or str(error)
         if error.errno == errno.EBUSY:
             why = "a file of it is open or in use; its log says which"
+        elif error.errno == errno.EIO:
+            why = "it cannot be; its log says why"
         raise MountError(f"{path}: {why}") from None
 
 

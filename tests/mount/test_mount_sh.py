@@ -6,10 +6,12 @@ The clone's Python is a script that notes what it is asked to do, so that no pac
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,44 @@ def test_a_second_mount_at_the_same_place_is_refused(fuse: None, clone: Clone) -
     assert done.returncode == 1
     assert "is mounted there already" in done.stderr
     assert (clone.tracing / "README").read_text() == "a fake\n"
+
+
+def test_of_two_mounts_at_once_one_is_told_of_the_other(fuse: None, clone: Clone) -> None:
+    with ThreadPoolExecutor(2) as both:
+        first, second = sorted(
+            both.map(lambda _: clone.run(), range(2)), key=lambda d: d.returncode
+        )
+    assert (first.returncode, second.returncode) == (0, 1), first.stderr + second.stderr
+    assert first.stderr == ""
+    assert re.fullmatch(
+        rf"ftracefs: {clone.tracing}: (another|an) ftracefs is (just being )?mounted there.*\n",
+        second.stderr,
+    )
+    assert (clone.tracing / "README").read_text() == "a fake\n"
+
+
+def test_a_directory_that_cannot_be_made_is_told_in_one_line(clone: Clone) -> None:
+    (clone.path / "file").touch()
+    done = clone.run("file/t")
+    assert done.returncode == 1
+    assert re.fullmatch(r"mount\.sh: .*file.*: (Not a directory|File exists)\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--nosuch",), "mount.sh: no option --nosuch"),
+        (("--kernel", ""), "ftracefs mount: error: argument --kernel: an empty name"),
+        (("--cpus=9",), "argument --cpus: invalid number from 1 to 8 value: '9'"),
+    ],
+)
+def test_wrong_usage_points_to_the_help(
+    clone: Clone, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = clone.run(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.endswith("try: ./mount.sh --help\n")
 
 
 def test_a_directory_with_something_in_it_is_refused(fuse: None, clone: Clone) -> None:

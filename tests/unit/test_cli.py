@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,12 @@ def never(options: Options) -> Tracefs:
         ["mount", "x", "--clock", "wall"],
         ["check", "x"],
         ["reset"],
+        ["mount", "x", "--nosuch"],
+        ["mount", ""],
+        ["mount", "x", "--kernel", ""],
+        ["mount", "x", "--module", ""],
+        ["mount", "x", "--log", ""],
+        ["unmount", ""],
     ],
 )
 def test_wrong_usage_is_exit_code_2(
@@ -49,7 +56,36 @@ def test_wrong_usage_is_exit_code_2(
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments, build=never)
     assert caught.value.code == 2
-    assert "usage: ftracefs" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "usage: ftracefs" in said
+    assert said.endswith(" --help\n")
+
+
+def test_who_stands_before_the_command_line_is_named_as_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FTRACEFS_HELP_COMMAND", "./some.sh --help")
+    with pytest.raises(SystemExit):
+        cli.main(["mount", "x", "--nosuch"], build=never)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2:] == [
+        "ftracefs mount: error: unrecognized arguments: --nosuch",
+        "try: ./some.sh --help",
+    ]
+
+
+def test_one_place_is_mounted_by_one_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claim = mountpoint.claim(tmp_path)
+    assert cli.main(["mount", str(tmp_path), "--foreground"], build=never) == 1
+    assert capsys.readouterr().err == (
+        f"ftracefs: {tmp_path}: another ftracefs is just being mounted there\n"
+    )
+    os.close(claim)
+    (tmp_path / "file").touch()
+    with pytest.raises(MountError, match="is not empty"):
+        mountpoint.claim(tmp_path)
 
 
 def test_a_wrong_number_of_cpus_is_named(capsys: pytest.CaptureFixture[str]) -> None:
