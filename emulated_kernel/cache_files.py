@@ -7,10 +7,15 @@ none. A file is whole or not there at all.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_HALF_WRITTEN = ".*-*"  # as temporary names are made here, and directories of those who fetch
+_GIVEN_UP_S = 3600.0  # without a change
 
 
 def default_directory() -> Path | None:
@@ -45,15 +50,43 @@ def touch(file: Path) -> None:
         pass
 
 
-def keep_newest(directory: Path, pattern: str, kept: int) -> None:
-    """Remove all but the `kept` files of a pattern that were of use last. Raises OSError."""
-    files = sorted(directory.glob(pattern), key=_last_use)
-    for file in files[:-kept]:
-        file.unlink(missing_ok=True)
+def keep_newest(
+    directory: Path,
+    pattern: str,
+    kept: int,
+    most_bytes: int | None = None,
+    is_in_use: Callable[[Path], bool] = lambda file: False,
+) -> None:
+    """Remove all files of a pattern but those that were of use last: at most `kept`, and not more
+    than take `most_bytes` on disk, but always one. Raises OSError.
+
+    Who has one open or mapped may go on using it. What writers who were killed have left half
+    written goes, too.
+    """
+    files = [
+        (stat.st_mtime, stat.st_blocks * 512, file) for file, stat in _found(directory, pattern)
+    ]
+    taken = 0
+    for number, (_, size, file) in enumerate(sorted(files, reverse=True)):
+        taken += size
+        is_too_much = number >= kept or (most_bytes is not None and taken > most_bytes)
+        if number and is_too_much and not is_in_use(file):
+            file.unlink(missing_ok=True)
+    for file, stat in _found(directory, _HALF_WRITTEN):
+        if stat.st_mtime < time.time() - _GIVEN_UP_S:
+            _remove(file)
 
 
-def _last_use(file: Path) -> float:
+def _found(directory: Path, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
+    for file in directory.glob(pattern):
+        try:
+            yield file, file.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            pass  # somebody else has just removed it
+
+
+def _remove(path: Path) -> None:
     try:
-        return file.stat().st_mtime
-    except FileNotFoundError:  # somebody else has just removed it
-        return 0.0
+        path.unlink(missing_ok=True)
+    except IsADirectoryError:
+        shutil.rmtree(path, ignore_errors=True)

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ftracefs.mount.tracefs import Build, Options, Tracefs
 
 DONE, FAILED, USAGE = 0, 1, 2
+LOGS_KEPT = 32
 
 # How to unmount, as the banner says it, and how to get help; mount.sh, which may stand before an
 # environment of its own, puts itself there.
@@ -396,7 +398,11 @@ def _start_logging(log: Path | None) -> Callable[[], None]:
 
 
 def _default_log(path: Path) -> Path:
-    """A log for a mount on `path`, emptied; /dev/null where there is no place for one."""
+    """A log for a mount on `path`, emptied; /dev/null where there is no place for one. Of others
+    those that somebody writes and the last ones stay."""
+    from emulated_kernel.cache_files import keep_newest
+    from ftracefs.mount import background
+
     try:
         home = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
         log = Path(home, "ftracefs", "-".join(path.parts[1:])[-200:] + ".log")
@@ -404,6 +410,8 @@ def _default_log(path: Path) -> Path:
         log.write_bytes(b"")
     except (OSError, RuntimeError):  # RuntimeError: there is no home
         return Path(os.devnull)
+    with suppress(OSError):
+        keep_newest(log.parent, "*.log", LOGS_KEPT, is_in_use=background.is_held)
     return log
 
 

@@ -19,7 +19,7 @@ from emulated_kernel.linux.elf_file import ElfFile, parse_elf
 from emulated_kernel.linux.symbols import KernelSymbols
 from emulated_kernel.linux.vmlinux import btf_data
 
-KEPT = 4
+KEPT, MOST_BYTES = 4, 192 << 20
 _FORMAT = 1  # counts up when what is written down changes
 _PAGE = 4096
 
@@ -68,7 +68,7 @@ def write(directory: Path, digest: str, elf: ElfFile, symbols: KernelSymbols, bt
         write_file(image, lambda stream: _write_sparse(stream, elf.data))
         write_file(found, write_arrays)
         for pattern in ("*.vmlinux", "*.npz"):
-            keep_newest(directory, pattern, KEPT)
+            keep_newest(directory, pattern, KEPT, MOST_BYTES)
     except OSError:
         pass
 

@@ -40,7 +40,7 @@ from emulated_kernel.linux.shell import Shell
 from emulated_kernel.machine.cpu_state import UnicornMismatch
 
 SUFFIX = ".snapshot"
-KEPT = 4
+KEPT, MOST_BYTES = 4, 384 << 20
 _UNIT = 1 << 18  # what is written, or left out, as one
 _FOOTER = struct.Struct("<8sQQ")  # magic, bytes of the state, their checksum
 _MAGIC = b"ftfsnap2"
@@ -73,7 +73,7 @@ def save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
         stream.write(_FOOTER.pack(_MAGIC, len(state), zlib.crc32(state)))
 
     write_file(file, write)
-    keep_newest(file.parent, f"*{SUFFIX}", KEPT)
+    keep_newest(file.parent, f"*{SUFFIX}", KEPT, MOST_BYTES)
 
 
 def _state(machine: PcMachine, shell: Shell, agents: Agents) -> dict[str, Any]:

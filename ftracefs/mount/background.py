@@ -7,6 +7,7 @@ daemonising would fork after threads exist.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -41,6 +42,7 @@ def start(serve: Callable[[Callable[[], None]], int], log: Path) -> Started:
     before there are threads.
     """
     log_fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    hold(log_fd)
     read_end, write_end = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -56,6 +58,24 @@ def start(serve: Callable[[Callable[[], None]], int], log: Path) -> Started:
         raise
     finally:
         os.close(read_end)
+
+
+def hold(log_fd: int) -> None:
+    """Have it seen that the log is somebody's, as long as he has it open."""
+    try:
+        fcntl.flock(log_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        pass  # a file system without locks
+
+
+def is_held(log: Path) -> bool:
+    """Whether it is the log of a daemon that runs."""
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def start_apart(serve: Callable[[Callable[[], None]], int], log: Path) -> Started:

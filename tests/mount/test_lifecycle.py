@@ -20,6 +20,7 @@ from support.daemon import (
     wait_until_reading,
 )
 
+from ftracefs import cli
 from ftracefs.mount import mountpoint
 
 
@@ -105,6 +106,24 @@ def test_mount_returns_when_it_answers_and_says_how_to_go_on(unstarted: MountedD
         assert run(*FAKE, "unmount", unstarted.path).returncode == 0
     wait_until(lambda: state_of(pid) in "XZ", "the daemon ends")
     assert log.read_text().endswith("closed\n")
+
+
+def test_logs_do_not_pile_up_but_of_those_who_run(unstarted: MountedDaemon, tmp_path: Path) -> None:
+    logs = tmp_path / "state" / "ftracefs"
+    unstarted.path.mkdir()
+    (tmp_path / "other").mkdir()
+    try:
+        assert run(*FAKE, "mount", unstarted.path).returncode == 0
+        (first,) = logs.iterdir()
+        os.utime(first, (0, 0))
+        for number in range(cli.LOGS_KEPT + 5):
+            (logs / f"{number}.log").touch()
+        assert run(*FAKE, "mount", tmp_path / "other").returncode == 0
+        assert first.exists()
+        assert len(list(logs.iterdir())) == cli.LOGS_KEPT + 1
+    finally:
+        for path in (unstarted.path, tmp_path / "other"):
+            run(*FAKE, "unmount", path)
 
 
 def test_mount_keeps_none_of_its_parents_descriptors(unstarted: MountedDaemon) -> None:
