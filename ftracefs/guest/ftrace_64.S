@@ -185,14 +185,16 @@ FUNC_NOTRACE ftrace_ops_regs_func
 ENDFUNC ftrace_ops_regs_func
 
 # Calls every registered op whose hashes let the site through. Linux's name for it in kallsyms.
+# The function tracer's callback is in line. It calls nothing, so it takes no recursion bit, and the level
+# of preemption that goes with one is counted where it is recorded.
 .balign 128, 0xcc
 FUNC_NOTRACE arch_ftrace_ops_list_func
 ftrace_ops_list_func:
-    RECURSION_ENTER TRACE_LIST_START, .Lout
-    push r12
+    cmp dword ptr gs:[TRACE_RECURSION], 0
+    jne .Lnested
+.Lallowed:
     mov rdx, [rip + ftrace_ops_list]
 .Lnext:
-    mov r12, [rdx + OP_NEXT]
     mov r8, [rdx + OP_FILTER_TABLE]
     test r8, r8
     je .Lnotrace                            # an empty filter lets everything through
@@ -207,23 +209,35 @@ ftrace_ops_list_func:
     lea rax, [rip + function_trace_call]
     cmp [rdx + OP_LIST_FUNC], rax
     jne .Lindirect
-    PER_CPU_BUFFER                          # nearly every op's callback, in line
+    PER_CPU_BUFFER
     cmp dword ptr [r9 + RB_GUARD], 0
     jne .Lindirect
     TRACE_CLOCK_TSC
-    TRACE_FUNCTION
+    TRACE_FUNCTION TRACE_FN + ONE_PREEMPT
 .Lskip:
-    mov rdx, r12
+    mov rdx, [rdx + OP_NEXT]
+.Lbehind:
     lea rax, [rip + ftrace_list_end]
-    cmp r12, rax
+    cmp rdx, rax
     jne .Lnext
-    pop r12
-    RECURSION_LEAVE TRACE_LIST_START
 .Lout:
     ret
 .Lindirect:
+    RECURSION_ENTER TRACE_LIST_START, .Lout
+    push qword ptr [rdx + OP_NEXT]          # the callback may take its own op off the list
     call [rdx + OP_LIST_FUNC]
-    jmp .Lskip
+    pop rdx
+    RECURSION_LEAVE TRACE_LIST_START
+    jmp .Lbehind
+.Lnested:
+    mov eax, gs:[TRACE_CTX]
+    shr eax, CONTEXT_SHIFT
+    and eax, 3
+    add eax, TRACE_LIST_START
+    mov r8d, gs:[TRACE_RECURSION]
+    bt r8d, eax
+    jae .Lallowed
+    ret
     RB_RARE FTRACE_ENTRY_BYTES, .Lskip
 .Lfilter_next:
     inc eax

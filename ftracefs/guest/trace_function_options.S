@@ -11,7 +11,7 @@ FUNC_NOTRACE function_stack_trace_call
     test dword ptr [r9 + RB_GUARD], ~RB_GUARD_CLOCK
     jne .Lout
     TRACE_CLOCK
-    TRACE_FUNCTION
+    TRACE_FUNCTION TRACE_FN
 .Ltrace_stack:
     xor eax, eax
     mov r8, rsp

@@ -7,7 +7,7 @@ FUNC_NOTRACE function_trace_call
     jne .Lguarded
     TRACE_CLOCK_TSC
 .Lstamped:
-    TRACE_FUNCTION
+    TRACE_FUNCTION TRACE_FN
 .Lout:
     ret
 .Lguarded:
