@@ -298,6 +298,7 @@ _layout(
 _define(
     RB_SHIFT=12,  # RB_SIZE as a power of two
     RB_CPUS=0x800,  # behind the first CPU's words: where each CPU's are
+    OPS_WORDS=0x6B5A7C00,  # in templates: the words of a buffer not known yet; the last byte is free
     RB_PAGE_HEADER=16,
     RB_DESC_BYTES=16,
     # Bits of RB_GUARD. The low byte stops every record, the rest the function tracers only.

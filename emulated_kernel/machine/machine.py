@@ -77,7 +77,12 @@ class Machine(EmulatedMachine):
         self._rests = {
             image.labels[name]: rest for name, rest in _SAFEPOINTS.items() if name in image.labels
         }
-        self.cpus = [self._new_vcpu(number) for number in range(nr_cpus)]
+        # At equal distances, as are the words of a ring buffer: one tells where the other is.
+        percpu = self.memory.alloc(CONSTANTS["PERCPU_BYTES"] * nr_cpus)
+        self.cpus = [
+            self._new_vcpu(number, percpu + CONSTANTS["PERCPU_BYTES"] * number)
+            for number in range(nr_cpus)
+        ]
         self._bare_stacks = [STACKS_START + (n + 1) * _STACK_BYTES for n in range(nr_cpus)]
         self.clock = ClockSource(self.memory, [vcpu.percpu for vcpu in self.cpus], clock)
         self._load(image)
@@ -90,8 +95,8 @@ class Machine(EmulatedMachine):
         for index, descriptor in enumerate((0, 0, 0x00AF9B000000FFFF, 0x00CF93000000FFFF)):
             self.memory.set_u64(gdt + 8 * index, descriptor)
 
-    def _new_vcpu(self, number: int) -> Vcpu:
-        vcpu = Vcpu(number, self.memory, self._cr3, self.memory.alloc(CONSTANTS["PERCPU_BYTES"]))
+    def _new_vcpu(self, number: int, percpu: int) -> Vcpu:
+        vcpu = Vcpu(number, self.memory, self._cr3, percpu)
         vcpu.exception_entry = self._exception_entry
         vcpu.rests = self._rests
         vcpu.hypercall = self._hypercall

@@ -19,6 +19,7 @@ import struct
 
 import numpy as np
 
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.text_poke import (
     CALL_INSN_SIZE,
@@ -47,6 +48,7 @@ from ftracefs.ftrace.state import FtraceState
 _LOAD_OP = bytes.fromhex("488b15")  # mov rdx, [rip + …]
 _LOAD_OP_SIZE = 7
 _LOAD_BUFFERS = bytes.fromhex("49ba")  # movabs r10, …
+_OPS_WORDS = CONSTANTS["OPS_WORDS"].to_bytes(4, "little")[1:]  # of which the last byte is free
 _JNZ_OPCODE = 0x75
 _NOP2 = bytes.fromhex("6690")
 
@@ -103,7 +105,18 @@ def _inline_code(state: FtraceState, ops: FtraceOps) -> tuple[bytearray, int | N
         if code[load : load + 2] != _LOAD_BUFFERS:
             raise EmulatedKernelError(f"{name} does not load its buffers where it should")
         struct.pack_into("<Q", code, load + 2, state.memory.u64(ops.private))
+    elif _OPS_WORDS in code:
+        _point_at_words(code, state.memory.u64(ops.private) - state.machine.cpus[0].percpu)
     return code, rare - start
+
+
+def _point_at_words(code: bytearray, distance: int) -> None:
+    """Put where a buffer's words are, as seen from the CPU's own, in the place of OPS_WORDS."""
+    at = code.find(_OPS_WORDS)
+    while at >= 0:
+        word = code[at - 1]  # which of them: the last byte of OPS_WORDS is zero
+        struct.pack_into("<i", code, at - 1, distance + word)
+        at = code.find(_OPS_WORDS, at)
 
 
 def create_trampoline(state: FtraceState, ops: FtraceOps) -> tuple[int, int, int]:

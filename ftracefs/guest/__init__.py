@@ -21,9 +21,10 @@ _ENGINE_DATA = 0x700000  # of the area of the modules' data; theirs lies below
 
 _HERE = Path(__file__).parent
 _LEAVE, _POISON = "leave.inc", "poison.inc"
-_BUILTIN_ONLY = {"context.inc", "unwind_frame.S"}
+_BUILTIN_ONLY = {"context.inc", "ops_words.inc", "unwind_frame.S"}
 _LINUX_ONLY = {
     *("context_linux.inc", "context_linux.S", "linux_events.S", "linux_probes.S"),
+    "ops_words_linux.inc",
     *("task_mirror.S", "unwind_linux.S", "unwind_orc.S", "unwind_frame_linux.S"),
 }
 # What runs for each traced call stands in front, so that nothing else decides where: an unlucky

@@ -6,32 +6,28 @@
 
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_function_caller
-    INLINE_BEGIN
-    mov eax, gs:[CPU_NUMBER]
-    shl eax, RB_SHIFT
-ftrace_function_caller_buffers:
-    movabs r10, 0x7fffffffffffffff          # the first CPU's buffer, of those in OP_PRIVATE of the op
-    add r10, rax
-    cmp dword ptr [r10 + RB_GUARD], 0
+    INLINE_BEGIN OPS
+    OPS_BUFFER ftrace_function_caller_buffers
+    OPS_GUARD cmp, 0
     jne .Lguarded
-    INLINE_CLOCK_TSC
+    INLINE_CLOCK_TSC OPS
 .Lstamped:
-    INLINE_RESERVE FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
+    INLINE_RESERVE OPS, FTRACE_ENTRY_BYTES, FTRACE_ENTRY_WORDS
     INLINE_COMMON TRACE_FN
-    mov rax, [rsp + 16]
+    mov rax, [rsp + OPS_SAVED]
     sub rax, MCOUNT_INSN_SIZE
     mov [rdx + 12], rax
-    mov rax, [rsp + 24]
+    mov rax, [rsp + OPS_SAVED + 8]
     mov [rdx + 20], rax
-    INLINE_COMMIT
+    INLINE_COMMIT OPS
 .Lout:
-    INLINE_END
+    INLINE_END OPS
 .Lguarded:
-    test dword ptr [r10 + RB_GUARD], ~RB_GUARD_CLOCK
+    OPS_GUARD test, ~RB_GUARD_CLOCK
     jne .Lout
-    INLINE_CLOCK
+    INLINE_CLOCK OPS
     jmp .Lstamped
-    INLINE_RARE FTRACE_ENTRY_BYTES, ftrace_function_caller_rare
+    INLINE_RARE OPS, FTRACE_ENTRY_BYTES, ftrace_function_caller_rare
 .balign 16, 0xcc
 ftrace_function_caller_end:
     int3

@@ -8,19 +8,19 @@
 # rcx: the new frame of the shadow stack.
 .balign 128, 0xcc
 FUNC_NOTRACE ftrace_graph_caller
-    INLINE_BEGIN
+    INLINE_BEGIN R10
     mov rax, gs:[CURRENT_TASK]
     mov r10, gs:[GRAPH_BUFFER]
     push rcx
     mov rcx, [rax + TASK_RET_TOP]
     cmp rcx, [rax + TASK_RET_END]
     jae .Lframe
-    cmp dword ptr [r10 + RB_GUARD], 0
+    R10_GUARD cmp, 0
     jne .Lguarded
-    INLINE_CLOCK_TSC
+    INLINE_CLOCK_TSC R10
 .Lstamped:
     mov [rcx + FG_CALLTIME], rax
-    INLINE_RESERVE GRAPH_ENT_BYTES, GRAPH_ENT_WORDS
+    INLINE_RESERVE R10, GRAPH_ENT_BYTES, GRAPH_ENT_WORDS
     INLINE_COMMON TRACE_GRAPH_ENT_PREEMPT
     mov rax, [rsp + 24]
     sub rax, MCOUNT_INSN_SIZE
@@ -28,7 +28,7 @@ FUNC_NOTRACE ftrace_graph_caller
     mov [rcx + FG_FUNC], rax
     FRAME_DEPTH eax, ecx
     mov [rdx + 20], eax
-    INLINE_COMMIT
+    INLINE_COMMIT R10
     lea r11, [rsp + 32]                     # where the traced function's return address is
     mov rax, [r11]
     mov [rcx + FG_RET], rax
@@ -40,13 +40,13 @@ FUNC_NOTRACE ftrace_graph_caller
     mov [rax + TASK_RET_TOP], rcx
 .Lout:
     pop rcx
-    INLINE_END
+    INLINE_END R10
 .Lguarded:
-    cmp dword ptr [r10 + RB_GUARD], RB_GUARD_CLOCK
+    R10_GUARD cmp, RB_GUARD_CLOCK
     jne .Lframe
-    INLINE_CLOCK
+    INLINE_CLOCK R10
     jmp .Lstamped
-    INLINE_RARE GRAPH_ENT_BYTES, ftrace_graph_caller_rare
+    INLINE_RARE R10, GRAPH_ENT_BYTES, ftrace_graph_caller_rare
 .Lframe:
     pop rcx
     pop rdx
