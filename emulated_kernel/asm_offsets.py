@@ -277,7 +277,7 @@ _layout(
         "TAIL": 8,
         "END": 8,
         "STAMP": 8,
-        "EVENTS": 8,
+        "BALANCE": 8,  # of the current page: RB_USUAL_BYTES for each record, less its bytes of data
         "CLOCK_MULT": 8,
         "CLOCK_STEP": 8,
         "CLOCK_PTR": 8,
@@ -289,7 +289,7 @@ _layout(
         "HEAD": 8,
         "OVERRUN": 8,
         "DROPPED": 8,
-        "ENTRIES": 8,  # of the pages that were left, EVENTS is the current page's
+        "ENTRIES": 8,  # records on the pages that were left
         "ENTRIES_BYTES": 8,  # of the pages that were left and not overwritten
         "STACKTRACE": 4,  # which stack traces follow an event, RB_STACKTRACE_ bits
     },
@@ -298,8 +298,9 @@ _layout(
 _define(
     RB_SHIFT=12,  # RB_SIZE as a power of two
     RB_CPUS=0x800,  # behind the first CPU's words: where each CPU's are
-    OPS_WORDS=0x6B5A7C00,  # in templates: the words of a buffer not known yet; the last byte is free
+    OPS_WORDS=0x6B5A7C00,  # of a buffer that a template does not know yet; the last byte is free
     RB_PAGE_HEADER=16,
+    RB_USUAL_BYTES=28,  # a call's record
     RB_DESC_BYTES=16,
     # Bits of RB_GUARD. The low byte stops every record, the rest the function tracers only.
     RB_GUARD_OFF=0x1,

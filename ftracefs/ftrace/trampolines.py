@@ -10,7 +10,9 @@ asked for a direct call would not be called through a copy.
 
 Linux has nothing but that. Here an op whose callback is one of INLINED gets more: that callback in
 line, in front of the copy of ftrace_caller, which then is only gone to while the op has another
-callback. The first instruction is a static branch that says which.
+callback. The first instruction is a static branch that says which. Where gs is the engine's,
+constants of the copy tell how far the words of the op's buffer are from the CPU's own, which is the
+same on all CPUs.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FUNC_NOTRACE ftrace_graph_func
     mov [r10 + 12], rdi
     FRAME_DEPTH eax, edx
     mov [r10 + 20], eax
-    RB_COMMIT
+    RB_COUNT GRAPH_ENT_BYTES
 .Lpush_return_trace:
     mov r8, [rcx + PT_RSP]
     mov r10, [r8]                           # another callback may have changed it
@@ -160,7 +160,7 @@ FUNC_NOTRACE return_to_handler
     mov eax, [rcx + FGT_OVERRUN]
     mov [r10 + 24], eax
     GRAPH_RET_OF_FRAME
-    RB_COMMIT
+    RB_COUNT GRAPH_RET_BYTES
 .Lout:
     mov rax, rdi
     LEAVE_RETURN_TO_HANDLER

@@ -19,7 +19,6 @@ FUNC_NOTRACE ftrace_function_caller
     mov [rdx + 12], rax
     mov rax, [rsp + OPS_SAVED + 8]
     mov [rdx + 20], rax
-    INLINE_COMMIT OPS
 .Lout:
     INLINE_END OPS
 .Lguarded:

@@ -28,7 +28,7 @@ FUNC_NOTRACE ftrace_graph_caller
     mov [rcx + FG_FUNC], rax
     FRAME_DEPTH eax, ecx
     mov [rdx + 20], eax
-    INLINE_COMMIT R10
+    INLINE_COUNT R10, GRAPH_ENT_BYTES
     lea r11, [rsp + 32]                     # where the traced function's return address is
     mov rax, [r11]
     mov [rcx + FG_RET], rax

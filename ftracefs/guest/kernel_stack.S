@@ -104,7 +104,6 @@ FUNC_NOTRACE ftrace_trace_userstack
     mov [r10 + USERSTACK_CALLER + 40], rax
     mov [r10 + USERSTACK_CALLER + 48], rax
     mov [r10 + USERSTACK_CALLER + 56], rax
-    RB_COMMIT
 .Lout:
     pop rdx
     ret
@@ -170,7 +169,6 @@ FUNC_NOTRACE record_stack
     add r10, 8
     cmp r14, r12
     jb .Lcopy
-    RB_COMMIT
 .Lout:
     ret
 ENDFUNC record_stack

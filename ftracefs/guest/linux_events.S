@@ -36,8 +36,7 @@ FUNC_NOTRACE linux_event_buffer_reserve
     pop rsi
     pop rdi
     jb .Lnothing
-    inc qword ptr [r9 + RB_EVENTS]          # whatever is recorded before it is committed comes behind
-    inc dword ptr gs:[OPEN_RECORDS]
+    inc dword ptr gs:[OPEN_RECORDS]         # whatever is recorded before it is committed comes behind
     lea rax, [r10 + 4]
     mov [rdi + LINUX_FBUFFER_BUFFER], r9
     mov [rdi + LINUX_FBUFFER_FILE], rsi

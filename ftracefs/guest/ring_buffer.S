@@ -3,12 +3,16 @@
 #     op.PRIVATE -> u64[nr_cpus] -> struct ring_buffer_per_cpu, the RB_ words:
 #
 #     PAGE    the page being written; TAIL where the next record goes; END where the page ends
-#     STAMP   time of the last record; EVENTS records on this page so far
+#     STAMP   time of the last record; BALANCE tells how many are on this page
 #     TABLE   a descriptor {address, records} for each page of the ring, in ring order
 #     INDEX   the descriptor of PAGE; HEAD that of the oldest page; both in bytes, of PAGES_BYTES
 #     ENTRIES, ENTRIES_BYTES   records and bytes on the pages that were left
 #     OVERRUN, DROPPED         records lost to newer ones, records not taken for want of room
 #     GUARD   not zero: do not record. OVERWRITE: the oldest page gives way, not the new record
+#
+# Records are counted by their bytes: those on this page have RB_USUAL_BYTES each, for most are calls. What
+# is not so is added to BALANCE: the difference of a longer or a shorter one, and bytes that are no record.
+# So a call's record costs nothing to count.
 #
 # A page is a time stamp, the bytes of data in it (written when the page is left) and the data. The
 # first record has delta 0, the stamp being its time. Nothing interrupts a writer, so a record is
@@ -36,6 +40,7 @@ FUNC_NOTRACE rb_reserve_rare
     shr r8, TS_SHIFT
     mov [r10 + 4], r8d
     add r10, RB_LEN_TIME_EXTEND
+    sub qword ptr [r9 + RB_BALANCE], RB_LEN_TIME_EXTEND
     xor r8d, r8d
     pop rcx
     ret
@@ -45,6 +50,18 @@ FUNC_NOTRACE rb_reserve_rare
     pop rcx
     ret
 ENDFUNC rb_reserve_rare
+
+# rax = the records on the current page; uses r10. The sum is a multiple of RB_USUAL_BYTES, so that dividing
+# by 7 is multiplying by its inverse.
+.macro RB_PAGE_ENTRIES
+    mov rax, [r9 + RB_TAIL]
+    sub rax, [r9 + RB_PAGE]
+    sub rax, RB_PAGE_HEADER
+    add rax, [r9 + RB_BALANCE]
+    shr rax, 2
+    movabs r10, 0x6db6db6db6db6db7
+    imul rax, r10
+.endm
 
 # On to the next page, or to the first record of an empty buffer. In: r9. Out: r10 the first record
 # of the page, r8 = 0, carry clear; or carry set: full. Uses rax r11.
@@ -63,6 +80,7 @@ FUNC_NOTRACE rb_move_tail
     je .Lpadded
     cmp eax, RB_EVNT_HDR_SIZE
     je .Lnull
+    sub [r9 + RB_BALANCE], rax
     sub eax, RB_EVNT_HDR_SIZE
     mov dword ptr [r10], (1 << 5) | RINGBUF_TYPE_PADDING
     mov [r10 + 4], eax
@@ -102,10 +120,10 @@ FUNC_NOTRACE rb_move_tail
     xor eax, eax
 1:  mov [r9 + RB_HEAD], rax
 .Lroom:
-    mov rax, [r9 + RB_EVENTS]
+    RB_PAGE_ENTRIES
     mov [r11 + rdx + 8], rax
 .Lleave:
-    mov rax, [r9 + RB_EVENTS]
+    RB_PAGE_ENTRIES
     add [r9 + RB_ENTRIES], rax
     mov rax, [r9 + RB_PAGE]
     mov r10, [r9 + RB_TAIL]
@@ -126,7 +144,7 @@ FUNC_NOTRACE rb_move_tail
     add rax, RB_PAGE_BYTES
     mov [r9 + RB_END], rax
     xor r8d, r8d
-    mov [r9 + RB_EVENTS], r8                # leaves the carry of the xor: clear
+    mov [r9 + RB_BALANCE], r8               # leaves the carry of the xor: clear
 .Lout:
     pop rdx
     pop rcx
@@ -161,6 +179,9 @@ FUNC_NOTRACE ring_buffer_lock_reserve
     jb .Lout
 .Lreserved:
     mov [r9 + RB_TAIL], r11
+    mov eax, RB_USUAL_BYTES
+    sub rax, rdx
+    add [r9 + RB_BALANCE], rax
     mov edx, ecx
     shl r8d, 5
     cmp ecx, RB_MAX_SMALL_DATA

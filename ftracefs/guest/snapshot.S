@@ -89,7 +89,6 @@ FUNC_NOTRACE __trace_array_puts
     mov [r10 + PRINT_IP], rcx
     RB_COPY PRINT_BUF
     RB_ZERO_REST
-    RB_COMMIT
     mov eax, ebx
     pop rbx
     pop rbp

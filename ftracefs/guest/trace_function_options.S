@@ -76,7 +76,7 @@ FUNC_NOTRACE process_repeats
     mov [r10 + 32], eax
     shr rax, 32
     mov [r10 + 30], ax
-    RB_COMMIT
+    RB_COUNT FUNC_REPEATS_BYTES
 .Lremember:
     mov qword ptr [rbx + REPEATS_COUNT], 0
     mov [rbx + REPEATS_IP], rdi

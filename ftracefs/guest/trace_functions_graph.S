@@ -93,7 +93,6 @@ FUNC_NOTRACE __trace_graph_entry
     mov [r10 + 4], rax
     mov [r10 + 12], rdi
     mov [r10 + 20], ecx
-    RB_COMMIT
     mov eax, 1
     ret
 .Lnone:
@@ -115,7 +114,6 @@ FUNC_NOTRACE __trace_graph_return
     mov [r10 + 20], ecx
     mov [r10 + 24], edx
     GRAPH_RET_OF_FRAME
-    RB_COMMIT
 .Lout:
     ret
 ENDFUNC __trace_graph_return

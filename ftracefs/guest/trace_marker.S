@@ -36,7 +36,6 @@ FUNC_NOTRACE tracing_mark_write
     mov byte ptr [rdi], 10
     inc rdi
 1:  RB_ZERO_REST
-    RB_COMMIT
     mov rax, rbx
     pop rbx
     pop rbp
@@ -72,7 +71,6 @@ FUNC_NOTRACE tracing_mark_raw_write
     RB_COMMON TRACE_RAW_DATA
     RB_COPY RAW_DATA_ID
     RB_ZERO_REST
-    RB_COMMIT
     mov rax, rbx
     pop rbx
     pop rbp

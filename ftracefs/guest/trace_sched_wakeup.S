@@ -276,7 +276,6 @@ FUNC_NOTRACE tracing_sched_trace
     mov [r10 + CTX_NEXT_PRIO], al
     TASK_STATE_INDEX r12
     mov [r10 + CTX_NEXT_STATE], al
-    RB_COMMIT
     test byte ptr [r9 + RB_STACKTRACE], RB_STACKTRACE_KERNEL
     je .Luser
     PROBE_STACK

@@ -49,7 +49,7 @@ from ftracefs.ring_buffer.pages import (
     full_pages_end,
 )
 
-_DESC_BYTES = CONSTANTS["RB_DESC_BYTES"]
+_DESC_BYTES, _USUAL_BYTES = CONSTANTS["RB_DESC_BYTES"], CONSTANTS["RB_USUAL_BYTES"]
 _COMMIT_MASK = RB_MISSED_STORED - 1
 _COMMIT_BITS = np.uint32(_COMMIT_MASK)
 _U64 = (1 << 64) - 1
@@ -71,7 +71,7 @@ class _Words(NamedTuple):
     tail: int
     end: int
     stamp: int
-    events: int
+    balance: int
     clock_mult: int
     clock_step: int
     clock_ptr: int
@@ -85,6 +85,11 @@ class _Words(NamedTuple):
     dropped: int
     entries: int
     entries_bytes: int
+
+    @property
+    def events(self) -> int:
+        """How many records are on the page being written: those of the usual size need no word."""
+        return (self.tail - self.page - BUF_PAGE_HDR_SIZE + self.balance & _U64) // _USUAL_BYTES
 
 
 # What stays with a CPU's place when rings are exchanged: whether and how to record there.
@@ -583,7 +588,7 @@ class RingBufferPerCpu:
         self._memory.write(first, bytes(BUF_PAGE_HDR_SIZE))
         self._memory.write(self._reader_page, bytes(BUF_PAGE_HDR_SIZE))
         start = first + BUF_PAGE_HDR_SIZE
-        self._set(page=first, tail=start, end=start, stamp=0, events=0, index=0, head=0)
+        self._set(page=first, tail=start, end=start, stamp=0, balance=0, index=0, head=0)
         self._set(overrun=0, dropped=0, entries=0, entries_bytes=0)
         self._read = self._read_stamp = self._read_events = self._read_bytes = 0
         self._last_overrun = self._lost_events = 0

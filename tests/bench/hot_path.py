@@ -2,7 +2,8 @@
 
 Every figure is nanoseconds of the machine thread's CPU time for one call, loop and all; states are
 interleaved, so that a neighbour's load meets all of them. "Added" is a traced call less an untraced
-one. "Called" is with emulator/inline_callbacks 0: the kernel's own trampoline, which calls its op's
+one. What a call site costs is less than two loops differ by for where they lie and when they were
+translated: many pairs of loops take turns, laid out alike, either kind as often in front. "Called" is with emulator/inline_callbacks 0: the kernel's own trampoline, which calls its op's
 callback. That is what other ops, two ops on a function and the graph tracer are measured against.
 """
 
@@ -22,29 +23,15 @@ from ftracefs.session import Session
 RUNS = 60
 CALLS = 40_000
 FUNCTIONS = 1_000
+PAIRS = 8
 _UNROLL = 16
 _ORDER = 4_096  # entries of the table of calls at random, a power of two
 
 SOURCE = f"""
 .text
-FUNC_NOTRACE bench_bare
-    ret
-ENDFUNC bench_bare
-.balign 128
 FUNC bench_hot
     ret
 ENDFUNC bench_hot
-.balign 128
-FUNC_NOTRACE bench_loop_bare
-    push rbx
-    mov ebx, {CALLS}
-.balign 16
-1:  call bench_bare
-    dec ebx
-    jne 1b
-    pop rbx
-    ret
-ENDFUNC bench_loop_bare
 .balign 128
 FUNC_NOTRACE bench_loop_hot
     push rbx
@@ -172,6 +159,37 @@ bench_page: .zero 4096
 """
 
 
+def _pair(name: str, kind: str) -> str:
+    """A function with a call site (FUNC) or without one (FUNC_NOTRACE), and its loop."""
+    return f"""
+.balign 256
+{kind} bench_{name}
+    ret
+ENDFUNC bench_{name}
+.balign 128
+FUNC_NOTRACE bench_loop_{name}
+    push rbx
+    mov ebx, {CALLS}
+.balign 16
+1:  call bench_{name}
+    dec ebx
+    jne 1b
+    pop rbx
+    ret
+ENDFUNC bench_loop_{name}
+"""
+
+
+def _pairs() -> str:
+    """All of them, in the order without and with, with and without, and so on."""
+    kinds = [("bare", "FUNC_NOTRACE"), ("site", "FUNC")]
+    return ".balign 4096\n" + "".join(
+        _pair(f"{name}_{number}", kind)
+        for number in range(PAIRS)
+        for name, kind in (reversed(kinds) if number % 2 else kinds)
+    )
+
+
 def _cells(name: str, instruction: str) -> str:
     """A loop with many accesses of one word."""
     return (
@@ -192,7 +210,7 @@ def _source() -> str:
     cells += _cells("store", "mov [rip + bench_cell], rax")
     data = f".data\n.balign 64\nbench_order:\n    .quad {order}\nbench_cell:\n    .quad 0\n"
     inlined = _inlined("standing", _STANDING) + _inlined("running", _RUNNING) + _INLINED_DATA
-    return f"{SOURCE}{inlined}.text\n{cells}{many}{data}"
+    return f"{SOURCE}{inlined}.text\n{_pairs()}{cells}{many}{data}"
 
 
 class Bench:
@@ -275,7 +293,6 @@ def _states(bench: Bench) -> dict[str, tuple[str, Callable[[], None], Callable[[
     return {
         "load": ("load", nothing, nothing),
         "store": ("store", nothing, nothing),
-        "bare": ("bare", nothing, nothing),
         "untraced": ("hot", nothing, nothing),
         "untraced, many": ("many", nothing, nothing),
         "function": ("hot", function, nop),
@@ -289,18 +306,29 @@ def _states(bench: Bench) -> dict[str, tuple[str, Callable[[], None], Callable[[
     }
 
 
+def _measure_sites(bench: Bench, runs: dict[str, list[float]]) -> None:
+    """A round of loops with a call site and without; each pair twice, once in either order."""
+    taken = {"bare": 0.0, "site": 0.0}
+    for number in range(PAIRS):
+        for name in ("bare", "site", "site", "bare"):
+            taken[name] += bench.loop(f"{name}_{number}") / (2 * PAIRS)
+    for name, value in taken.items():
+        runs[name].append(value)
+
+
 def measure() -> dict[str, list[float]]:
     """Every state's runs."""
     bench = Bench()
     try:
         states = _states(bench)
-        runs: dict[str, list[float]] = {name: [] for name in states}
+        runs: dict[str, list[float]] = {name: [] for name in (*states, "bare", "site")}
         for _ in range(RUNS):
             for name, (loop, begin, end) in states.items():
                 begin()
                 bench.loop(loop)
                 runs[name].append(bench.loop(loop))
                 end()
+            _measure_sites(bench, runs)
         return runs
     finally:
         bench.close()
@@ -325,7 +353,7 @@ def figures(peer: dict[str, float]) -> Iterator[Figure]:
     name = "function, one op, added"
     # More, and some page that is written to is not known to hold no code.
     yield ratio(runs["store"], runs["load"], "a store / a load", 2.0)
-    yield ratio(runs["untraced"], runs["bare"], "a call with a site / one without", 1.02)
+    yield ratio(runs["site"], runs["bare"], "a call with a site / one without", 1.02)
     yield Figure("untraced call", median(untraced), "ns", min(untraced))
     yield Figure(name, median(one), "ns", min(one), peer[name] / 7, peer=peer[name])
     yield ratio(one, untraced, "  in untraced calls", 6.5)

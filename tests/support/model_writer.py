@@ -13,6 +13,7 @@ from emulated_kernel.machine.memory import Memory
 from ftracefs.ring_buffer.layout import PAGE_SIZE, rb_calculate_event_length
 
 _U64 = (1 << 64) - 1
+_USUAL = CONSTANTS["RB_USUAL_BYTES"]
 
 
 def function_record(ip: int, parent_ip: int, *, pid: int = 1, bits: int = 0) -> bytes:
@@ -45,6 +46,10 @@ class ModelWriter:
     def _add(self, name: str, value: int) -> None:
         self._set(name, (self._get(name) + value) & _U64)
 
+    def _records(self) -> int:
+        data = self._get("TAIL") - self._get("PAGE") - 16
+        return (data + self._get("BALANCE") & _U64) // _USUAL
+
     def _time(self) -> int:
         self.now += self.step
         return self.now
@@ -76,7 +81,7 @@ class ModelWriter:
             head = struct.pack("<I", delta << 5 | words)
         memory.write(tail, head + data)
         self._set("TAIL", tail + length)
-        self._add("EVENTS", 1)
+        self._add("BALANCE", _USUAL - length - extend)
         return True
 
     def _move_tail(self) -> bool:
@@ -90,6 +95,7 @@ class ModelWriter:
                 memory.set_u32(tail, 1 << 5 | 29)
                 memory.set_u32(tail + 4, room - 4)
                 self._set("TAIL", end)
+                self._add("BALANCE", -room)
             table, index, size = self._get("TABLE"), self._get("INDEX"), self._get("PAGES_BYTES")
             following = (index + 16) % size
             if memory.u64(table + index) == page:
@@ -101,8 +107,8 @@ class ModelWriter:
                     oldest = memory.u64(table + following)
                     self._add("ENTRIES_BYTES", -memory.u64(oldest + 8))
                     self._set("HEAD", (following + 16) % size)
-                memory.set_u64(table + index + 8, self._get("EVENTS"))
-            self._add("ENTRIES", self._get("EVENTS"))
+                memory.set_u64(table + index + 8, self._records())
+            self._add("ENTRIES", self._records())
             commit = self._get("TAIL") - page - 16
             memory.set_u64(page + 8, commit)
             self._add("ENTRIES_BYTES", commit)
@@ -113,5 +119,5 @@ class ModelWriter:
         memory.set_u64(page, self._get("STAMP"))
         self._set("TAIL", page + 16)
         self._set("END", page + PAGE_SIZE)
-        self._set("EVENTS", 0)
+        self._set("BALANCE", 0)
         return True
