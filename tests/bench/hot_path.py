@@ -3,7 +3,9 @@
 Every figure is nanoseconds of the machine thread's CPU time for one call, loop and all; states are
 interleaved, so that a neighbour's load meets all of them. "Added" is a traced call less an untraced
 one. What a call site costs is less than two loops differ by for where they lie and when they were
-translated: many pairs of loops take turns, laid out alike, either kind as often in front. "Called" is with emulator/inline_callbacks 0: the kernel's own trampoline, which calls its op's
+translated: many pairs of loops take turns, laid out alike, either kind as often in front.
+
+"Called" is with emulator/inline_callbacks 0: the kernel's own trampoline, which calls its op's
 callback. That is what other ops, two ops on a function and the graph tracer are measured against.
 """
 
@@ -11,7 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
+from dataclasses import dataclass
+from statistics import mean, median
 
 from bench.figures import Figure
 
@@ -307,13 +310,15 @@ def _states(bench: Bench) -> dict[str, tuple[str, Callable[[], None], Callable[[
 
 
 def _measure_sites(bench: Bench, runs: dict[str, list[float]]) -> None:
-    """A round of loops with a call site and without; each pair twice, once in either order."""
-    taken = {"bare": 0.0, "site": 0.0}
+    """Loops with a call site and without; the two of a pair in turns, twice in either order."""
     for number in range(PAIRS):
-        for name in ("bare", "site", "site", "bare"):
-            taken[name] += bench.loop(f"{name}_{number}") / (2 * PAIRS)
-    for name, value in taken.items():
-        runs[name].append(value)
+        taken: dict[str, list[float]] = {"bare": [], "site": []}
+        first, second = reversed(taken) if number % 2 else taken
+        for name in (first, second, second, first):
+            bench.loop(f"{name}_{number}")
+            taken[name].append(bench.loop(f"{name}_{number}"))
+        for name, values in taken.items():
+            runs[name].append(mean(values))
 
 
 def measure() -> dict[str, list[float]]:
@@ -334,40 +339,54 @@ def measure() -> dict[str, list[float]]:
         bench.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Nanoseconds in each round; with nothing else going on, as far as that can be told."""
+
+    rounds: list[float]
+    least: float
+
+    def figure(self, name: str, reach: float | None = None, peer: float | None = None) -> Figure:
+        return Figure(name, median(self.rounds), "ns", self.least, reach, peer=peer)
+
+    def over(self, other: _Cost, name: str, reach: float) -> Figure:
+        """Of each round, since a neighbour's load lasts longer than one; the median of them."""
+        value = median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
+        return Figure(name, value, "x", self.least / other.least, reach)
+
+
 def figures(peer: dict[str, float]) -> Iterator[Figure]:
     """The lines of the table."""
     runs = measure()
 
-    def added(name: str, base: str) -> list[float]:
-        return [a - b for a, b in zip(runs[name], runs[base], strict=True)]
+    def cost(name: str) -> _Cost:
+        return _Cost(runs[name], min(runs[name]))
 
-    def ratio(above: list[float], below: list[float], name: str, reach: float) -> Figure:
-        """Of each round, since a neighbour's load lasts longer than one; the median of them."""
-        value = median(a / b for a, b in zip(above, below, strict=True))
-        return Figure(name, value, "x", min(above) / min(below), reach)
+    def added(name: str, base: str = "untraced") -> _Cost:
+        rounds = [a - b for a, b in zip(runs[name], runs[base], strict=True)]
+        return _Cost(rounds, min(runs[name]) - min(runs[base]))
 
-    one, untraced = added("function", "untraced"), runs["untraced"]
-    called = added("called", "untraced")
+    one, called, untraced = added("function"), added("called"), cost("untraced")
     many = added("function, many", "untraced, many")
-    off, two, graph = (added(name, "untraced") for name in ("off", "two ops", "graph"))
-    name = "function, one op, added"
+    off, two, graph = added("off"), added("two ops"), added("graph")
     # More, and some page that is written to is not known to hold no code.
-    yield ratio(runs["store"], runs["load"], "a store / a load", 2.0)
-    yield ratio(runs["site"], runs["bare"], "a call with a site / one without", 1.02)
-    yield Figure("untraced call", median(untraced), "ns", min(untraced))
-    yield Figure(name, median(one), "ns", min(one), peer[name] / 7, peer=peer[name])
-    yield ratio(one, untraced, "  in untraced calls", 6.5)
-    yield ratio(one, added("standing", "untraced"), "  of a writer wholly in line", 1.05)
-    yield ratio(one, added("running", "untraced"), "  of one that reads the clock", 1.05)
-    yield Figure("function, called, added", median(called), "ns", min(called), peer[name] / 7)
+    yield cost("store").over(cost("load"), "a store / a load", 2.0)
+    yield cost("site").over(cost("bare"), "a call with a site / one without", 1.02)
+    yield untraced.figure("untraced call")
+    name = "function, one op, added"
+    yield one.figure(name, peer[name] / 7, peer[name])
+    yield one.over(untraced, "  in untraced calls", 6.5)
+    yield one.over(added("standing"), "  of a writer wholly in line", 1.05)
+    yield one.over(added("running"), "  of one that reads the clock", 1.05)
+    yield called.figure("function, called, added", peer[name] / 7)
     name = "function, all functions, added"
-    yield Figure(f"{FUNCTIONS} functions, added", median(many), "ns", min(many), peer=peer[name])
-    yield ratio(many, runs["untraced, many"], "  in untraced calls", 3.5)
+    yield many.figure(f"{FUNCTIONS} functions, added", peer=peer[name])
+    yield many.over(cost("untraced, many"), "  in untraced calls", 3.5)
     name = "tracing_on=0, added"
-    yield Figure(name, median(off), "ns", min(off), peer=peer[name])
-    yield ratio(off, one, "  of the traced cost", 0.65)
-    yield Figure("two ops, added", median(two), "ns", min(two))
-    yield ratio(two, called, "  of one op, called", 2.0)
+    yield off.figure(name, peer=peer[name])
+    yield off.over(one, "  of the traced cost", 0.65)
+    yield two.figure("two ops, added")
+    yield two.over(called, "  of one op, called", 2.0)
     name = "function_graph, added"
-    yield Figure(name, median(graph), "ns", min(graph), peer=peer[name])
-    yield ratio(graph, called, "  of function, called", 1.9)
+    yield graph.figure(name, peer=peer[name])
+    yield graph.over(called, "  of function, called", 1.9)
