@@ -60,7 +60,7 @@ _layout(
         "SOFTIRQ_PENDING": 4,
         "CPU_ONLINE": 4,
         "HARDIRQ_STACK": 8,  # top of the interrupt stack
-        "PERCPU_SELF": 8,  # the gs base itself
+        "PERCPU_SELF": 8,  # where these words are: the gs base itself, where that is the engine's
         "WAKE_LIST": 8,  # tasks another CPU or the host asked this one to wake (task.WAKE_NEXT)
         "HOST_WAKE": 8,  # a task that the host wants to run here
         "HOST_ARG": 8,  # a word the host leaves for an interrupt handler
@@ -74,6 +74,7 @@ _layout(
         # contexts of this CPU that are inside a guarded callback: bits 0-3, the list function 8-11
         "TRACE_RECURSION": 4,
         "GRAPH_BUFFER": 8,  # where this CPU's calls and returns are recorded
+        "NO_BUFFER": 8,  # the RB_GUARD of a buffer that is none
         # Of a kernel that keeps its own current: the task that CURRENT_TASK mirrors, and by what it
         # is known; the kernel's words about its context, what TRACE_CTX was by them, and the
         # function to be called when something of it is no longer so.
@@ -266,6 +267,9 @@ _layout(
         "PROBE_DATA": 8,  # and the counts of its functions (struct ftrace_func_mapper), or 0
         "TRACE_ARRAY": 8,  # the struct trace_array it traces for, or 0
         "SAVED_FUNC": 8,  # what ftrace_pid_func calls
+        # How far each CPU's buffer is from its own words, if the list function writes there for the
+        # callback; else NO_BUFFER.
+        "LIST_BUFFER": 8,
     },
     size=128,
 )

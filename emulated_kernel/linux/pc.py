@@ -115,6 +115,7 @@ class PcProcessor(Processor):
         super().__init__(number, machine.memory, machine.memory.percpu(number))
         self._machine = machine
         machine.memory.set_u32(self.percpu + CONSTANTS["CPU_NUMBER"], number)
+        self.set_word("PERCPU_SELF", self.percpu)
         self._current_at = self._pid = 0
 
     def knows(self, current_at: int, pid: int) -> None:

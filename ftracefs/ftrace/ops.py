@@ -87,6 +87,9 @@ class FtraceOps:
     old_hash: FtraceOpsHash = field(default_factory=FtraceOpsHash)
     saved_func: int = 0
     list_func: int = 0  # what the list function calls instead of `func`, which it leads to
+    # In the place of which callback the list function writes, and how far its buffers are from the
+    # CPUs' own words.
+    list_buffer: tuple[int, int] = (0, CONSTANTS["NO_BUFFER"])
     trampoline: int = 0
     trampoline_size: int = 0
     inline_size: int = 0  # what stands in its trampoline in front of the copy of ftrace_caller
@@ -109,7 +112,11 @@ class FtraceOps:
         """Bring the structure in guest memory up to date."""
         memory, at = self.memory, self.address
         memory.set_u64(at + CONSTANTS["OP_FUNC"], self.func)
-        memory.set_u64(at + CONSTANTS["OP_LIST_FUNC"], self.list_func or self.func)
+        called = self.list_func or self.func
+        callback, buffer = self.list_buffer
+        memory.set_u64(at + CONSTANTS["OP_LIST_FUNC"], called)
+        where = buffer if called == callback else CONSTANTS["NO_BUFFER"]
+        memory.set_u64(at + CONSTANTS["OP_LIST_BUFFER"], where)
         memory.set_u64(at + CONSTANTS["OP_FLAGS"], self.flags)
         memory.set_u64(at + CONSTANTS["OP_PRIVATE"], self.private)
         memory.set_u64(at + CONSTANTS["OP_TRACE_ARRAY"], self.trace_array)

@@ -42,7 +42,11 @@ from ftracefs.ftrace.ops import (
 from ftracefs.ftrace.rcu_tasks import ftrace_trampoline_free, reap_trampolines
 from ftracefs.ftrace.records import FTRACE_NOCLEAR_FLAGS
 from ftracefs.ftrace.state import FtraceState
-from ftracefs.ftrace.trampolines import arch_ftrace_update_trampoline, ftrace_ops_get_func
+from ftracefs.ftrace.trampolines import (
+    arch_ftrace_update_trampoline,
+    buffer_distance,
+    ftrace_ops_get_func,
+)
 
 # --- up ------------------------------------------------------------------------------------------
 
@@ -116,6 +120,8 @@ def _register(state: FtraceState, ops: FtraceOps) -> None:
         ops.func = state.labels["ftrace_pid_func"]
     needs_regs = ops.flags & FTRACE_OPS_FL_SAVE_REGS
     ops.list_func = state.labels["ftrace_ops_regs_func"] if needs_regs else 0
+    if ops.saved_func == state.labels["function_trace_call"]:
+        ops.list_buffer = (ops.saved_func, buffer_distance(state, ops))
     ops.write_guest()
     state.ops_list.insert(0, ops)
     state.write_ops_list()

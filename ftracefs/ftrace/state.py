@@ -92,6 +92,8 @@ class FtraceState:
         # Made to be targets of direct calls: address -> size, name.
         self.direct_trampolines: dict[int, tuple[int, str]] = {}
 
+        for cpu in machine.cpus:
+            cpu.set_word("NO_BUFFER", CONSTANTS["RB_GUARD_DISABLED"])
         stub = guest.labels["ftrace_stub"]
         self.ftrace_trace_function = stub  # what ftrace_caller is to call
         self.saved_ftrace_func = stub

@@ -108,8 +108,13 @@ def _inline_code(state: FtraceState, ops: FtraceOps) -> tuple[bytearray, int | N
             raise EmulatedKernelError(f"{name} does not load its buffers where it should")
         struct.pack_into("<Q", code, load + 2, state.memory.u64(ops.private))
     elif _OPS_WORDS in code:
-        _point_at_words(code, state.memory.u64(ops.private) - state.machine.cpus[0].percpu)
+        _point_at_words(code, buffer_distance(state, ops))
     return code, rare - start
+
+
+def buffer_distance(state: FtraceState, ops: FtraceOps) -> int:
+    """How far the buffer of `ops`, an op of the function tracer, is from the words of its CPU."""
+    return state.memory.u64(ops.private) - state.machine.cpus[0].percpu
 
 
 def _point_at_words(code: bytearray, distance: int) -> None:

@@ -206,11 +206,9 @@ ftrace_ops_list_func:
     cmp r9, rdi
     jne .Lfilter_next
 .Lcall:
-    lea rax, [rip + function_trace_call]
-    cmp [rdx + OP_LIST_FUNC], rax
-    jne .Lindirect
-    PER_CPU_BUFFER
-    cmp dword ptr [r9 + RB_GUARD], 0
+    mov r9, [rdx + OP_LIST_BUFFER]
+    add r9, gs:[PERCPU_SELF]
+    cmp dword ptr [r9 + RB_GUARD], 0        # and whether there is a buffer
     jne .Lindirect
     TRACE_CLOCK_TSC
     TRACE_FUNCTION TRACE_FN + ONE_PREEMPT
@@ -269,7 +267,9 @@ OBJECT ftrace_list_end                      # struct ftrace_ops: ends ftrace_ops
     .quad ftrace_list_end
     .zero OP_LIST_FUNC - OP_NEXT - 8
     .quad ftrace_stub
-    .zero OP_SIZE - OP_LIST_FUNC - 8
+    .zero OP_LIST_BUFFER - OP_LIST_FUNC - 8
+    .quad NO_BUFFER
+    .zero OP_SIZE - OP_LIST_BUFFER - 8
 ENDOBJECT ftrace_list_end
 OBJECT ftrace_ops_list                      # the op registered last; the others follow by OP_NEXT
     .quad ftrace_list_end
