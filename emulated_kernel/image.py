@@ -29,8 +29,8 @@ class LinuxOffsets:
     thread_info's flags, `migration_scale` 0 for a kernel that counts nothing at
     `migration_disabled`; `stack_padding` are bytes of a stack above what was pushed where user mode
     was left. Whether a tracepoint counts as one level of disabled preemption, and members of struct
-    trace_event_buffer. Addresses of the tables by which its stacks are unwound, and how these tell
-    the types of frames: all 0 where functions keep frame pointers.
+    trace_event_buffer. Addresses of the tables by which its stacks are unwound, and how these
+    number types of frames and registers: all 0 where functions keep frame pointers.
     """
 
     current: int
@@ -70,6 +70,9 @@ class LinuxOffsets:
     orc_type_call: int = 0
     orc_type_regs: int = 0
     orc_type_regs_partial: int = 0
+    orc_reg_sp: int = 0
+    orc_reg_prev_sp: int = 0
+    orc_reg_bp_indirect: int = 0
 
     def constants(self) -> Mapping[str, int]:
         """As guest code names them: LINUX_CURRENT, …"""

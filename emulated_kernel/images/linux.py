@@ -24,6 +24,12 @@ log = logging.getLogger(__name__)
 
 _FENTRY = "__fentry__"
 _NAMED = 8  # at most, of many
+# struct orc_entry (arch/x86/include/asm/orc_types.h) and its registers, up to 7.0 and in 7.2.
+_ORC_BYTES, _ORC_SP_REG, _ORC_SAMPLE = 6, 4, 4096
+_ORC_REGISTERS = (
+    {"orc_reg_sp": 5, "orc_reg_prev_sp": 1, "orc_reg_bp_indirect": 8},
+    {"orc_reg_sp": 3, "orc_reg_prev_sp": 8, "orc_reg_bp_indirect": 10},
+)
 # What a kernel that knows FRED leaves free on a stack (TOP_OF_KERNEL_STACK_PADDING).
 _FRED_ENTRY, _FRED_BYTES = "asm_fred_entrypoint_user", 16
 _TIF_NEED_RESCHED, _TIF_NEED_RESCHED_GENERIC = 3, 4
@@ -135,4 +141,11 @@ def _orc(vmlinux: Vmlinux) -> dict[str, int]:
     first = 2 if bits > 2 else 0
     names = ("call", "regs", "regs_partial")
     types = {f"orc_type_{name}": first + number for number, name in enumerate(names)}
-    return {**found, "orc_type_mask": (1 << bits) - 1, **types}
+    registers = orc_registers(vmlinux.read(found["orc_unwind"], _ORC_SAMPLE * _ORC_BYTES))
+    return {**found, "orc_type_mask": (1 << bits) - 1, **types, **registers}
+
+
+def orc_registers(table: bytes) -> dict[str, int]:
+    """How the entries of a table number registers: most frames are found by the stack pointer."""
+    found_by = np.frombuffer(table, dtype=np.uint8)[_ORC_SP_REG::_ORC_BYTES] & 15
+    return max(_ORC_REGISTERS, key=lambda each: np.count_nonzero(found_by == each["orc_reg_sp"]))

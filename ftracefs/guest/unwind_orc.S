@@ -8,10 +8,7 @@
 # begin. Left out: frames found by another register than these two (the walk ends), and the text of
 # modules.
 
-ORC_REG_PREV_SP = 1
 ORC_REG_BP = 4
-ORC_REG_SP = 5
-ORC_REG_BP_INDIRECT = 8
 ORC_REG_SP_INDIRECT = 9
 ORC_ENTRY_BYTES = 6
 LOOKUP_BLOCK_ORDER = 8
@@ -43,11 +40,11 @@ FUNC_NOTRACE arch_stack_walk
     movzx ecx, byte ptr [rdx + 4]
     and ecx, 15
     movsx rax, word ptr [rdx]
-    cmp ecx, ORC_REG_SP
+    cmp ecx, LINUX_ORC_REG_SP
     je .Lsp
     cmp ecx, ORC_REG_BP
     je .Lbp
-    cmp ecx, ORC_REG_BP_INDIRECT
+    cmp ecx, LINUX_ORC_REG_BP_INDIRECT
     je .Lbp_indirect
     cmp ecx, ORC_REG_SP_INDIRECT
     jne .Lout                               # the stack's end, or another register
@@ -83,7 +80,7 @@ FUNC_NOTRACE arch_stack_walk
     shr ecx, 4
     je .Lcall                               # rbp is as it was
     movsx rax, word ptr [rdx + 2]
-    cmp ecx, ORC_REG_PREV_SP
+    cmp ecx, LINUX_ORC_REG_PREV_SP
     jne 1f
     add rax, rsi
     jmp .Lsaved
