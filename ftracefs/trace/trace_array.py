@@ -508,6 +508,7 @@ class TraceArray:
             self.nr_cpus,
             saved=array_buffer.saved,
             release=self.tracing.release,
+            preempt_model=self.tracing.preempt_model,
             symbol=self._ip_sym,
             is_dead=self.tracing.ftrace.ftrace_disabled,
         )

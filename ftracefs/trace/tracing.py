@@ -23,7 +23,7 @@ from ftracefs.trace.events.table import Events, own_events
 from ftracefs.trace.ftrace_dump import DumpOnOops
 from ftracefs.trace.function_commands import FunctionProbeOps
 from ftracefs.trace.options import TRACE_DEFAULT_FLAGS, ZEROED_TRACE_FLAGS
-from ftracefs.trace.output.header import UTS_RELEASE
+from ftracefs.trace.output.header import PREEMPT_MODEL, UTS_RELEASE
 from ftracefs.trace.output.symbol_text import SymbolText
 from ftracefs.trace.saved_cmdlines import SavedCmdlines
 from ftracefs.trace.saved_tgids import SavedTgids
@@ -33,6 +33,8 @@ from ftracefs.trace.trace_stack import StackTracer
 from ftracefs.trace.tracers import TRACE_TYPES
 from ftracefs.trace.tracers.irqsoff import CriticalTimings
 from ftracefs.trace.tracers.sched_wakeup import WakeupTracing
+
+_PREEMPT_MODES = {0: "server", 1: "desktop", 2: "preempt"}  # preempt_dynamic_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,17 @@ class Tracing:
     def release(self) -> str:
         """The kernel's, as uname(2) tells it."""
         return UTS_RELEASE if self.image.linux is None else self.image.name
+
+    @property
+    def preempt_model(self) -> str:
+        """When the kernel lets a task be preempted, in the words of print_trace_header."""
+        find = self.image.find
+        mode = find("preempt_dynamic_mode")
+        if find("rt_spin_lock") is not None:
+            return "preempt_rt"
+        if mode is not None:
+            return _PREEMPT_MODES.get(self.machine.memory.u32(mode), "unknown")
+        return PREEMPT_MODEL if find("preempt_schedule") is None else "preempt"
 
     def label(self, name: str) -> int:
         """The address of a function of the engine's own code."""

@@ -120,6 +120,18 @@ def test_the_wait_of_a_realtime_task_is_shown_from_its_wake_up_to_its_switch(
     assert not FUNCTION.search("\n".join(lines(text)[end:]))
 
 
+def test_the_header_tells_how_the_kernel_lets_tasks_be_preempted(linux: LinuxShell) -> None:
+    linux.echo("0", "options/function-trace")
+    switch = "/sys/kernel/debug/sched/preempt"
+    try:
+        for mode, model in {"full": "preempt", "none": "server", "voluntary": "desktop"}.items():
+            linux.sh(f"echo {mode} > {switch}")
+            text = longest(linux, "wakeup_rt", REALTIME)
+            assert f"(M:{model} VP:0, KP:0, SP:0 HP:0 #P:1)\n" in text
+    finally:
+        linux.sh(f"echo voluntary > {switch}")
+
+
 def test_where_it_was_woken_and_switched_to_is_told_by_their_stacks(linux: LinuxShell) -> None:
     text = longest(linux, "wakeup_rt", REALTIME)
     woken, switched = (

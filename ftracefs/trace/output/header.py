@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ftracefs.trace.options import TraceIter
 
-_PREEMPT_MODEL = "desktop"
+PREEMPT_MODEL = "desktop"
 UTS_RELEASE = "6.1.0-ftracefs"
 
 _TGID_WIDTH = 10
@@ -63,6 +63,7 @@ class TraceHeader:
     nr_cpus: int
     saved: SavedLatency = SavedLatency()
     release: str = UTS_RELEASE
+    preempt_model: str = PREEMPT_MODEL
     is_dead: bool = False
     symbol: Callable[[int], str] = hex  # how an address is shown
 
@@ -120,7 +121,7 @@ class TraceHeader:
             f"# {self.tracer} latency trace v1.1.5 on {self.release}\n"
             f"# {'-' * 68}\n"
             f"# latency: {saved.latency_us} us, #{self.entries}/{self.written}, CPU#{saved.cpu} |"
-            f" (M:{_PREEMPT_MODEL} VP:0, KP:0, SP:0 HP:0 #P:{self.nr_cpus})\n"
+            f" (M:{self.preempt_model} VP:0, KP:0, SP:0 HP:0 #P:{self.nr_cpus})\n"
             f"{rule}"
             f"#    | task: {saved.comm:.16}-{saved.pid} (uid:{saved.uid} nice:{saved.nice}"
             f" policy:{saved.policy} rt_prio:{saved.rt_priority})\n"
