@@ -43,6 +43,7 @@ class Pair:
         for shell in self.shells:
             shell.echo("16", "buffer_size_kb")
             shell.echo("gcd lcm int_sqrt", "set_ftrace_filter")
+            shell.echo("1", "snapshot")
             shell.echo(tracer, "current_tracer")
 
     def echo(self, text: str, path: str) -> None:
@@ -74,13 +75,19 @@ class Pair:
         )
 
     def compare(self) -> int:
-        """Both buffers, byte by byte; how many records they hold."""
+        """What is written and the snapshot, byte by byte; how many records are in the first."""
+        tr, other = (shell.session.tracing.global_trace for shell in self.shells)
+        records = self._compare(tr.buffer, other.buffer)
+        self._compare(tr.max_buffer.buffer, other.max_buffer.buffer)
+        return records
+
+    def _compare(self, *pair: RingBuffer) -> int:
         found = []
-        for shell in self.shells:
-            buffer = shell.session.tracing.global_trace.buffer
+        for shell, buffer in zip(self.shells, pair, strict=True):
             pages = shell.machine.run(buffer.snapshot)
             stats = [cpu_buffer.stats() for cpu_buffer in buffer.cpus]
             entries = merge(pages)
+            assert sum(counts.entries for counts in stats) == len(entries.ts)
             found.append((stats, entries.ts.tolist(), entries.words.tobytes()))
         assert found[0] == found[1]
         return len(found[0][1])
@@ -98,7 +105,7 @@ OPTIONS = {
 
 def _step(pair: Pair, choose: random.Random) -> None:
     """One thing that users do to a trace."""
-    what = choose.randrange(12)
+    what = choose.randrange(14)
     if what < 5:
         pair.call(choose.choice((1, 3, 40, 400)), choose.randrange(2))
     elif what == 5:
@@ -114,6 +121,10 @@ def _step(pair: Pair, choose: random.Random) -> None:
         pair.echo(choose.choice(("", "", "", "0", "1000")), "set_ftrace_pid")
     elif what == 10:
         pair.echo(choose.choice(("counter", "local", "uptime", "x86-tsc")), "trace_clock")
+    elif what == 11:
+        pair.echo(choose.choice(("4", "16", "40")), "buffer_size_kb")
+    elif what == 12:
+        pair.echo("1", "snapshot")
     else:
         pair.echo(choose.choice(("nop", pair.tracer)), "current_tracer")
         pair.echo(pair.tracer, "current_tracer")

@@ -341,6 +341,7 @@ def test_guest_code_and_model_write_the_same(machine: Machine, seed: int) -> Non
             for rig in (guest, model):
                 rig.buffer.set_overwrite(bool(amount & 1))
         assert guest.buffer.cpus[0].stats() == target.stats()
+        assert target.entries() == len(guest.entries())
         assert guest.memory.u64(guest.clock) == writer.now
     mine, theirs = guest.entries(), model.entries()
     assert np.array_equal(mine.ts, theirs.ts)
