@@ -152,6 +152,28 @@ class Kallsyms:
             numbers[(numbers >= 0) & (addresses >= self._ends[numbers])] = -1
         return numbers
 
+    def spell(
+        self, numbers: npt.NDArray[np.int64], addresses: U64
+    ) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Of what `numbers` answered the symbols' names, and how far into them the addresses are.
+
+        "" and 0 where there is no symbol.
+        """
+        known = numbers >= 0
+        offsets = np.zeros(len(numbers), dtype=np.int64)
+        offsets[known] = (addresses[known] - self._addresses[numbers[known]]).astype(np.int64)
+        tables = [table.names for _, table in self._tables]
+        places = zip(
+            self._table_of[numbers[known]].tolist(),
+            self._row_of[numbers[known]].tolist(),
+            strict=True,
+        )
+        names = [tables[table][row] for table, row in places]
+        if len(names) < len(numbers):
+            found = iter(names)
+            names = [next(found) if is_known else "" for is_known in known.tolist()]
+        return names, offsets
+
     def location(self, number: int, address: int) -> Location | None:
         """What `numbers` answered for `address`, spelt out."""
         if number < 0:

@@ -8,6 +8,7 @@ a failure of its own.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import shlex
@@ -264,7 +265,9 @@ def _mount(arguments: argparse.Namespace) -> int:
             _complain(f"{path} is not mounted: the daemon ended with {started.exit_code}")
         return FAILED
     try:
-        has_shell = options.kernel is not None and (path / "emulator/sh").exists()
+        # Not looked up: whoever touches the mount becomes a process of the guest's.
+        kernel = options.kernel
+        has_shell = kernel is not None and _is_linux(kernel) and not options.pure
         print(_banner(path, started.pid, log, has_shell), flush=True)
     except BrokenPipeError:  # it is mounted, whoever reads
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes once more at its end
@@ -357,6 +360,7 @@ def _serve(
     from emulated_kernel.errors import EmulatedKernelError
     from ftracefs.mount import mountpoint
 
+    gc.disable()  # what a start makes is there to stay
     try:
         from ftracefs.mount.serve import serve
 
@@ -364,6 +368,9 @@ def _serve(
     except (EmulatedKernelError, ImportError, OSError) as error:
         _complain(error)
         return FAILED
+    finally:
+        gc.freeze()
+        gc.enable()
     # The daemon must keep no directory busy, least of all one below its own mount.
     os.chdir("/")
     try:

@@ -82,11 +82,11 @@ _EXECVE, _SYMLINK, _PROGRAMS, _PATH_WORDS = 59, 88, b"/dev/ftracefs-programs/", 
 _MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
 
 
-def host_code(vmlinux: Vmlinux) -> Assembly:
+def host_code(vmlinux: Vmlinux, offsets: AgentOffsets) -> Assembly:
     """The host's own code in the guest's kernel."""
     constants = {"HYPERCALL": HYPERCALL_VECTOR}
     constants.update({f"DEVICE_{name.upper()}": number for name, number in FILE_OPS.items()})
-    for name, value in asdict(agent_offsets(vmlinux)).items():
+    for name, value in asdict(offsets).items():
         constants[f"LINUX_{name.upper()}"] = value
     externs = {name: vmlinux.symbol(name) for name in _SYMBOLS}
     sources = [_HOST_RETURN, _HERE / "host_device.S"]
@@ -101,7 +101,7 @@ class Agents:
         self._memory = machine.memory
         self._vmlinux = vmlinux
         self._offsets: AgentOffsets = agent_offsets(vmlinux)
-        self._code = host_code(vmlinux)
+        self._code = host_code(vmlinux, self._offsets)
         self._user = init_code().labels
         self._per_cpu_offset = vmlinux.symbol("__per_cpu_offset")
         self._processes: dict[int, AgentProcess] = {}  # by task

@@ -75,6 +75,7 @@ class Btf:
         self._words: Words = np.frombuffer(bytes(types), dtype="<u4")
         self._strings = bytes(data[length + string_at : length + string_at + string_bytes])
         self.starts = self._find_starts() if starts is None else starts
+        self._called: dict[str, list[tuple[int, int]]] = {}  # number and kind of what has a name
 
     def _find_starts(self) -> npt.NDArray[np.int64]:
         """Where each type begins, in words; what has number 0 is void and has none."""
@@ -176,13 +177,15 @@ class Btf:
         return parts
 
     def _find(self, name: str, kinds: tuple[int, ...]) -> int:
-        place = self._strings.find(b"\0" + name.encode() + b"\0")
-        names, found_kinds = self._by_kind
-        found = np.flatnonzero((names == place + 1) & np.isin(found_kinds, kinds))
-        found = found[found > 0]
-        if place < 0 or not len(found):
-            raise ImageError(f"its BTF knows no {name}")
-        return int(found[0])
+        if name not in self._called:
+            place = self._strings.find(b"\0" + name.encode() + b"\0")
+            names, all_kinds = self._by_kind
+            found = np.flatnonzero(names == place + 1) if place >= 0 else names[:0]
+            self._called[name] = [(number, int(all_kinds[number])) for number in found.tolist()]
+        for number, kind in self._called[name]:
+            if number and kind in kinds:
+                return number
+        raise ImageError(f"its BTF knows no {name}")
 
     def _named(self, name: str) -> int:
         try:

@@ -22,7 +22,7 @@ from emulated_kernel.linux import acpi, boot_params, snapshot
 from emulated_kernel.linux.agent import Agents
 from emulated_kernel.linux.archive import Archive, host_archive
 from emulated_kernel.linux.boot_params import load_kernel
-from emulated_kernel.linux.guest_clock import tsc_khz
+from emulated_kernel.linux.guest_clock import GuestRate
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.shell import Shell
 from emulated_kernel.linux.snapshot import Snapshot, SnapshotError
@@ -38,6 +38,7 @@ COMMAND_LINE = (
 )
 _ALONE, _SEVERAL = "nolapic acpi=off nosmp", "pnpacpi=off pci=off"
 _POLL_S = 0.2
+_KNOWN_AFTER_S, _EXACT_AFTER_S = 0.01, 0.05  # how fast the host's counter runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,17 @@ def start(
     does not come up.
     """
     began = time.monotonic()
+    rate = GuestRate(is_virtual=is_virtual)
     sources = _sources()
     archive = host_archive(cache, sources)
     file = None
     if cache is not None:
         file = cache / f"{_key(vmlinux, archive, sources, cpus, is_virtual)}{snapshot.SUFFIX}"
-        restored = _restore(vmlinux, file, native, cpus, is_virtual)
+        restored = _restore(vmlinux, file, native, cpus, rate, is_virtual)
         if restored is not None:
             return LinuxGuest(vmlinux, *restored, True, time.monotonic() - began)
     progress(f"booting Linux {vmlinux.release}")
-    guest = _boot(vmlinux, archive.make(), progress, native, cpus, is_virtual)
+    guest = _boot(vmlinux, archive.make(), progress, native, cpus, rate, is_virtual)
     log.debug("Linux %s booted in %.1f s", vmlinux.release, time.monotonic() - began)
     if file is not None:
         _save(*guest, file)
@@ -115,13 +117,16 @@ _Parts = tuple[PcMachine, Shell, Agents]
 
 
 def _restore(
-    vmlinux: Vmlinux, file: Path, native: bool | None, cpus: int, is_virtual: bool
+    vmlinux: Vmlinux,
+    file: Path,
+    native: bool | None,
+    cpus: int,
+    rate: GuestRate,
+    is_virtual: bool,
 ) -> _Parts | None:
     try:
         with closing(Snapshot(file)) as kept:
-            if not kept.is_for(tsc_khz(is_virtual=is_virtual, span_s=0.01)):
-                raise SnapshotError("made where time went at another speed")
-            return _restored(vmlinux, kept, native, cpus, is_virtual)
+            return _restored(vmlinux, kept, native, cpus, rate, is_virtual)
     except FileNotFoundError:
         return None
     except SnapshotError as error:
@@ -130,11 +135,18 @@ def _restore(
 
 
 def _restored(
-    vmlinux: Vmlinux, kept: Snapshot, native: bool | None, cpus: int, is_virtual: bool
+    vmlinux: Vmlinux,
+    kept: Snapshot,
+    native: bool | None,
+    cpus: int,
+    rate: GuestRate,
+    is_virtual: bool,
 ) -> _Parts:
     machine = PcMachine(tsc_khz=kept.tsc_khz, cpus=cpus, is_virtual=is_virtual, native=native)
     try:
         shell, agents = Shell(machine), Agents(machine, vmlinux)
+        if not kept.is_for(rate.khz(_KNOWN_AFTER_S)):
+            raise SnapshotError("made where time went at another speed")
         machine.run(lambda: kept.restore(machine, shell, agents))
         machine.power_on()
     except BaseException:
@@ -149,9 +161,10 @@ def _boot(
     progress: Callable[[str], None],
     native: bool | None,
     cpus: int,
+    rate: GuestRate,
     is_virtual: bool,
 ) -> _Parts:
-    khz = tsc_khz(is_virtual=is_virtual)
+    khz = rate.khz(_EXACT_AFTER_S)
     machine = PcMachine(tsc_khz=khz, cpus=cpus, is_virtual=is_virtual, native=native)
     try:
         shell, agents = Shell(machine), Agents(machine, vmlinux)

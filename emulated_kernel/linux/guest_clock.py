@@ -11,7 +11,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 
-from emulated_kernel.machine.clock import HostTsc, host_tsc_khz
+from emulated_kernel.machine.clock import HostTsc, TscRate
 from emulated_kernel.machine.cpu_state import CpuState
 from emulated_kernel.machine.native_hooks import NativeHooks
 
@@ -102,7 +102,13 @@ def _ticks(seconds: float) -> int:
     return math.ceil(seconds * 1e9) + 1
 
 
-def tsc_khz(*, is_virtual: bool, span_s: float = 0.05) -> int:
-    """How fast a guest's time stamp counter runs here."""
-    khz = VIRTUAL_TSC_KHZ if is_virtual else host_tsc_khz(span_s)
-    return khz - khz % TSC_KHZ_STEP
+class GuestRate:
+    """How fast a guest's time stamp counter runs here; the host's is measured from now on."""
+
+    def __init__(self, *, is_virtual: bool) -> None:
+        self._host = None if is_virtual else TscRate()
+
+    def khz(self, span_s: float) -> int:
+        """Known to what a span of so many seconds tells."""
+        khz = VIRTUAL_TSC_KHZ if self._host is None else self._host.khz(span_s)
+        return khz - khz % TSC_KHZ_STEP

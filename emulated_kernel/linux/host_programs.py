@@ -13,10 +13,6 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.segments import InterpSegment
-
 from emulated_kernel.linux.cpio import DIRECTORY, FILE, CpioFile
 
 log = logging.getLogger(__name__)
@@ -28,6 +24,8 @@ _TIMEOUT_S = 10.0
 
 def host_programs(names: Iterable[str]) -> list[CpioFile]:
     """What of `names` the host has, as /bin/NAME; what cannot be had is left out."""
+    from elftools.common.exceptions import ELFError  # which takes longer than to restore a guest
+
     files: dict[str, CpioFile] = {}
     for name in names:
         found = shutil.which(name, path=PATH)
@@ -47,6 +45,10 @@ def host_programs(names: Iterable[str]) -> list[CpioFile]:
 
 def _needed(program: Path) -> Iterator[Path]:
     """The loader, by the name that the program has for it, and the libraries."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
     with program.open("rb") as file:
         elf = ELFFile(file)
         if elf["e_machine"] != "EM_X86_64" or elf.elfclass != 64:

@@ -78,22 +78,23 @@ class LinuxEvents:
         if self._vmlinux.symbols.get("ftrace_events") is None:
             return []
         ignore = 1 << self._vmlinux.btf.enumerator("TRACE_EVENT_FL_IGNORE_ENABLE_BIT")
-        classes: dict[int, tuple[str, int]] = {}
+        memory, in_call, in_class = self._memory, self._call, self._class
+        nodes = self._list(self._vmlinux.symbol("ftrace_events"))
+        calls = [node - in_call["list"] for node in nodes]
+        of_class = memory.u64s([call + in_call["class"] for call in calls])
+        classes = list(dict.fromkeys(of_class))
+        systems = memory.u64s([each + in_class["system"] for each in classes])
+        regs = memory.u64s([each + in_class["reg"] for each in classes])
+        known = dict(zip(classes, zip(map(self._string, systems), regs, strict=True), strict=True))
+        flags = memory.u32s([call + in_call["flags"] for call in calls])
+        ids = memory.u32s([call + in_call["event.type"] for call in calls])
+        names = self._names(calls, flags)
         events = []
-        for node in self._list(self._vmlinux.symbol("ftrace_events")):
-            call = node - self._call["list"]
-            class_address = self._u64(call + self._call["class"])
-            if class_address not in classes:
-                system = self._string(self._u64(class_address + self._class["system"]))
-                classes[class_address] = system, self._u64(class_address + self._class["reg"])
-            system, reg = classes[class_address]
-            flags = self._memory.u32(call + self._call["flags"])
-            id_ = self._memory.u32(call + self._call["event.type"])
-            switches = bool(reg) and not flags & ignore
-            if system == _SYSCALLS and not self._syscalls_reserve:
-                continue
-            name = self._name(call, flags)
-            events.append(LinuxEvent(call, class_address, reg, system, name, id_, switches))
+        for call, class_, flag, id_, name in zip(calls, of_class, flags, ids, names, strict=True):
+            system, reg = known[class_]
+            if system != _SYSCALLS or self._syscalls_reserve:
+                switches = bool(reg) and not flag & ignore
+                events.append(LinuxEvent(call, class_, reg, system, name, id_, switches))
         return events
 
     @cached_property
@@ -196,10 +197,13 @@ class LinuxEvents:
     def _tracepoint_flag(self) -> int:
         return 1 << self._vmlinux.btf.enumerator("TRACE_EVENT_FL_TRACEPOINT_BIT")
 
-    def _name(self, call: int, flags: int) -> str:
-        """trace_event_name; a tracepoint's first member is its name."""
-        at = self._u64(call + self._call["name"])
-        return self._string(self._u64(at) if flags & self._tracepoint_flag else at)
+    def _names(self, calls: list[int], flags: list[int]) -> list[str]:
+        """trace_event_name of each; a tracepoint's first member is its name."""
+        found = self._memory.u64s([call + self._call["name"] for call in calls])
+        rows = [row for row, flag in enumerate(flags) if flag & self._tracepoint_flag]
+        for row, at in zip(rows, self._memory.u64s([found[row] for row in rows]), strict=True):
+            found[row] = at
+        return [self._string(at) for at in found]
 
     def _list(self, head: int) -> list[int]:
         """The nodes of a list_head, the last one first."""

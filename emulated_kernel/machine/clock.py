@@ -79,13 +79,20 @@ class HostTsc:
         return best[1], best[2]
 
 
-def host_tsc_khz(span_s: float = 0.05) -> int:
-    """How fast it runs, measured."""
-    tsc = HostTsc()
-    first, began = tsc.sample()
-    time.sleep(span_s)  # not for synchronisation: a span to measure the TSC against
-    last, ended = tsc.sample()
-    return (last - first) * 1_000_000 // (ended - began)
+class TscRate:
+    """How fast it runs, measured from now on."""
+
+    def __init__(self) -> None:
+        self._tsc = HostTsc()
+        self._first, self._began = self._tsc.sample()
+
+    def khz(self, span_s: float) -> int:
+        """Over all that has passed meanwhile, and at least `span_s`."""
+        left = span_s - (time.monotonic_ns() - self._began) / 1e9
+        if left > 0:
+            time.sleep(left)  # not for synchronisation: a span to measure the TSC against
+        last, ended = self._tsc.sample()
+        return (last - self._first) * 1_000_000 // (ended - self._began)
 
 
 class ClockSource:

@@ -24,7 +24,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -180,6 +182,26 @@ class Memory:
     def u64(self, address: int) -> int:
         value: int = _U64.unpack_from(self.ram, self.physical(address, 8))[0]
         return value
+
+    def u32s(self, addresses: Sequence[int]) -> list[int]:
+        """Words at many addresses."""
+        return self._words(addresses, np.dtype("<u4"))
+
+    def u64s(self, addresses: Sequence[int]) -> list[int]:
+        """The same, of 8 bytes."""
+        return self._words(addresses, np.dtype("<u8"))
+
+    def _words(self, addresses: Sequence[int], dtype: np.dtype[Any]) -> list[int]:
+        wanted, size = np.array(addresses, dtype=np.uint64), dtype.itemsize
+        places = np.full(len(wanted), -1, dtype=np.int64)
+        for start, end, distance in self._spans:
+            into = wanted - np.uint64(start)  # huge where it lies before
+            inside = into <= np.uint64(end - start - size)
+            places[inside] = into[inside].astype(np.int64) + (start - distance)
+        for row in np.flatnonzero(places < 0).tolist():
+            places[row] = self.physical(addresses[row], size)
+        found: list[int] = self._array[places[:, None] + np.arange(size)].view(dtype)[:, 0].tolist()
+        return found
 
     def set_u64(self, address: int, value: int) -> None:
         at = self.physical(address, 8)

@@ -15,7 +15,6 @@ import mmap
 import struct
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from importlib import metadata
 from typing import Any, Protocol
 
 from unicorn import (
@@ -28,7 +27,7 @@ from unicorn import (
     UC_PROT_ALL,
     x86_const,
 )
-from unicorn.unicorn_py3.unicorn import Uc, uclib
+from unicorn.unicorn_py3.unicorn import Uc, uc_version, uclib
 
 from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR
 from emulated_kernel.errors import EmulatedKernelError, GuestFault
@@ -512,4 +511,5 @@ class PcCpu:
 
 def is_known_unicorn() -> bool:
     """Whether this is the Unicorn whose inside is known."""
-    return metadata.version("unicorn") == KNOWN_UNICORN
+    *_, version = uc_version()  # and in its last byte how final it is
+    return f"{version >> 24}.{version >> 16 & 0xFF}.{version >> 8 & 0xFF}" == KNOWN_UNICORN

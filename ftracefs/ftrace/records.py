@@ -75,16 +75,13 @@ class FtraceRecords:
         gets no function's name and FTRACE_FL_DISABLED.
         """
         ips = np.sort(ips)
-        flags = np.zeros(len(ips), dtype=np.uint64)
-        numbers = symbols.numbers(ips).tolist()
-        for row, (number, ip) in enumerate(zip(numbers, ips.tolist(), strict=True)):
-            location = symbols.location(number, ip)
-            offset = location.offset if location is not None else 0
-            if location is None or offset > FTRACE_MCOUNT_MAX_OFFSET:
-                self.names.append(f"{FTRACE_INVALID_FUNCTION}_{offset}".encode())
-                flags[row] = FTRACE_FL_DISABLED
-            else:
-                self.names.append(location.name.encode())
+        numbers = symbols.numbers(ips)
+        names, offsets = symbols.spell(numbers, ips)
+        is_invalid = (numbers < 0) | (offsets > FTRACE_MCOUNT_MAX_OFFSET)
+        for row in np.flatnonzero(is_invalid).tolist():
+            names[row] = f"{FTRACE_INVALID_FUNCTION}_{offsets[row]}"
+        self.names += [name.encode() for name in names]
+        flags = np.where(is_invalid, FTRACE_FL_DISABLED, 0).astype(np.uint64)
         group = RecordGroup(module, len(self.ip), len(self.ip) + len(ips))
         self.groups.append(group)
         self.ip = np.concatenate((self.ip, ips))
