@@ -22,7 +22,7 @@ from emulated_kernel.linux import cache_directory, load_vmlinuz
 from emulated_kernel.linux.find import find_linux
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.memory import PC, PERCPU
-from emulated_kernel.linux.mirrors import Mirrors
+from emulated_kernel.linux.mirrors import Mirrors, Rehearsal
 from emulated_kernel.linux.trace_events import LinuxEvents
 from emulated_kernel.tasks import CallResult
 from ftracefs.bare_session import load_ftrace
@@ -72,6 +72,8 @@ class LinuxSession:
 
     def _start(self, options: Options) -> None:
         machine = self.machine
+        has_callers = not options.isolated and options.clock != "virtual"
+        rehearsal = Rehearsal(machine, self.guest.agents) if has_callers else None
         machine.call_in_process = self._call_in_process
         self.image = machine.run(lambda: linux_image(self.vmlinux, machine.memory.ram_array))
         offsets = self.image.linux
@@ -104,7 +106,8 @@ class LinuxSession:
         self.reset = lambda: machine.run(reset)
         self.callers: Callers = IsolatedCallers(machine)
         self._host_events: HostEvents | None = None
-        if not options.isolated and options.clock != "virtual":
+        if rehearsal is not None:
+            rehearsal.join()
             self._let_callers_in()
 
     def _let_callers_in(self) -> None:

@@ -31,6 +31,7 @@ _SCHED_NORMAL, _SCHED_FIFO = 0, 1
 _MAX_RT_PRIO, _DEFAULT_PRIO = 100, 120
 _COMM_MAX = 15
 _BETWEEN_MAX = 8
+_REHEARSED, _REHEARSAL_S = b"ftracefs", 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -208,6 +209,41 @@ class Mirrors:
         self._agents.settle(mirror.agent, work)
         if work.is_done:
             work.result()
+
+
+class Rehearsal(threading.Thread):
+    """A process that comes and goes, while nobody else wants the machine.
+
+    What the guest does for one is translated then, which takes most of a tenth of a second, and the
+    first mirror need not wait for that.
+    """
+
+    def __init__(self, machine: PcMachine, agents: Agents) -> None:
+        super().__init__(name="rehearsal", daemon=True)
+        self._machine = machine
+        self._agents = agents
+        self.start()
+
+    def run(self) -> None:
+        agents, root = self._agents, self._agents.root
+        if root is None or agents.failure is not None:
+            return
+        try:
+            self._do(root, agents.program(_REHEARSED))
+            pid = self._do(root, agents.clone())
+            if pid > 0:
+                process = agents.born(pid)
+                self._do(process, agents.execute(_REHEARSED))
+                agents.do(process, Work(_exit()))
+        except EmulatedKernelError as error:
+            log.debug("the rehearsal: %s", error)
+
+    def _do(self, process: AgentProcess, program: Program[T]) -> T:
+        """Without driving the guest: it runs when it can."""
+        agents = self._agents
+        work = self._machine.run(lambda: agents.submit(process, Work(program)))
+        work.wait(_REHEARSAL_S)
+        return agents.finish(process, work)
 
 
 def _exit() -> Program[None]:
