@@ -203,6 +203,7 @@ class HostEvents:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         if self._connector is not None:
             self._selector.register(self._connector, selectors.EVENT_READ)
+        self._following = threading.Lock()  # held until what was told has been followed
         self._new: list[Mirrored] = []
         self._closing = False
         self._allowance = float(BURST)
@@ -217,14 +218,15 @@ class HostEvents:
         self._closing = True
         self._poke()
         self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            if key.data is not None:
-                os.close(key.fd)
-        self._selector.close()
-        if self._connector is not None:
-            self._connector.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        with self._following:
+            for key in list(self._selector.get_map().values()):
+                if key.data is not None:
+                    os.close(key.fd)
+            self._selector.close()
+            if self._connector is not None:
+                self._connector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     def _poke(self) -> None:
         try:
@@ -239,7 +241,18 @@ class HostEvents:
 
     def _main(self) -> None:
         while not self._closing:
-            for key, _ in self._selector.select():
+            self._selector.select()
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Have followed all that the host has told so far.
+
+        Whoever has seen a process fork or end, and asks for something then, finds it so in the
+        guest. Not for the machine's thread, nor for a process that may be in the middle of execve,
+        at which nobody can look.
+        """
+        with self._following:
+            for key, _ in [] if self._closing else self._selector.select(0):
                 try:
                     self._handle(key)
                 except GuestDeadError:

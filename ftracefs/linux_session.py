@@ -113,8 +113,8 @@ class LinuxSession:
     def _let_callers_in(self) -> None:
         agents = self.guest.agents
         mirrors = Mirrors(self.machine, agents)
-        self.callers = LinuxCallers(self.machine, agents, mirrors)
         self._host_events = HostEvents(mirrors, mirrors)
+        self.callers = LinuxCallers(self.machine, agents, mirrors, self._host_events.catch_up)
 
     def _call_in_process(self, address: int, *arguments: int) -> int:
         """A function of the kernel that is to change something. In a guest that is dead there is

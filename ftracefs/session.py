@@ -81,10 +81,12 @@ class Session:
         else:
             guest_files = GuestFiles(machine)
             machine.run(lambda: guest_files.create(self.root))
-            self.callers = mirrored = MirroredCallers(machine, self.tasks, guest_files)
+            self.host_events = HostEvents(machine, self.tasks)
+            self.callers = mirrored = MirroredCallers(
+                machine, self.tasks, guest_files, self.host_events.catch_up
+            )
             self.ftrace.text_poke.between_phases = self._let_others_run
             self.ftrace.text_poke.others_running = lambda: machine.nr_cpus > 1
-            self.host_events = HostEvents(machine, self.tasks)
             self.workload.start("tick", TICK_HZ, lambda: self._tick(mirrored))
             self.network = Network(machine)
             self.workload.start("net", NET_HZ, self.network.traffic)

@@ -21,7 +21,7 @@ from emulated_kernel.errors import EmulatedKernelError, GuestFault
 from emulated_kernel.linux.agent import Agents, signed
 from emulated_kernel.linux.agent_work import AgentProcess, Poke, Program, SystemCall, Work
 from emulated_kernel.linux.pc import PcMachine
-from emulated_kernel.procfs import UNKNOWN_START, HostProcess, exists, read_other_process
+from emulated_kernel.procfs import UNKNOWN_START, HostProcess, read_other_process
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -86,24 +86,12 @@ class Mirrors:
             return self._updated(self._fork(process), process)
 
     def _updated(self, mirror: Mirror, process: HostProcess) -> Mirror:
-        if mirror.process.child_faults != process.child_faults:
-            self._end_waited_for(process)
         if mirror.process.prio != process.prio:
             self.do(mirror, Work(_set_priority(process.prio, self._agents.words)))
         if mirror.process.comm != process.comm:
             self._execute(mirror, process.comm.encode()[:_COMM_MAX])
         mirror.process = process
         return mirror
-
-    def _end_waited_for(self, parent: HostProcess) -> None:
-        """It has waited for a child: those that are gone have ended before what it does next.
-
-        That they have is told by others as well, but maybe later.
-        """
-        children = [m for m in self._mirrors.values() if m.process.ppid == parent.pid]
-        for child in children:
-            if not exists(child.pid):
-                self.exit(child)
 
     def _execute(self, mirror: Mirror, comm: bytes) -> None:
         """Another name is another program, as a rule."""
@@ -137,7 +125,7 @@ class Mirrors:
             raise EmulatedKernelError(f"clone3 for pid {process.pid}: {errno.errorcode[-result]}")
         # As its parent is, until it is brought up to date.
         inherited = HostProcess(0, 0, 0, "", 0) if parent is None else parent.process
-        known = replace(process, comm=inherited.comm, prio=inherited.prio, child_faults=0)
+        known = replace(process, comm=inherited.comm, prio=inherited.prio)
         mirror = Mirror(known, agents.born(result))
         if parent is not None:
             mirror.descriptors.update(parent.descriptors)

@@ -55,9 +55,19 @@ _POLLIN = 1
 
 
 class LinuxCallers:
-    """Runs every operation as its caller's mirror; pid 0 is nobody and runs nothing."""
+    """Runs every operation as its caller's mirror; pid 0 is nobody and runs nothing.
 
-    def __init__(self, machine: PcMachine, agents: Agents, mirrors: Mirrors) -> None:
+    `catch_up` brings in what the host's processes have done before an operation.
+    """
+
+    def __init__(
+        self,
+        machine: PcMachine,
+        agents: Agents,
+        mirrors: Mirrors,
+        catch_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._catch_up = catch_up
         self._machine = machine
         self._agents = agents
         self._mirrors = mirrors
@@ -87,7 +97,10 @@ class LinuxCallers:
         if operation.name == "release":
             self._release(operation, once)
             return
-        process = read_process(caller.pid) if caller.pid > 0 else None
+        if caller.pid <= 0:
+            return
+        self._catch_up()
+        process = read_process(caller.pid)
         if process is None:
             return
         mirror = self._mirrors.task_of(process)

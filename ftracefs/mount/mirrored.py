@@ -63,9 +63,19 @@ class IsolatedCallers:
 
 
 class MirroredCallers:
-    """Runs every operation as its caller's task; pid 0 is nobody and runs nothing."""
+    """Runs every operation as its caller's task; pid 0 is nobody and runs nothing.
 
-    def __init__(self, machine: Machine, tasks: Tasks, guest_files: GuestFiles) -> None:
+    `catch_up` brings in what the host's processes have done before an operation.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        tasks: Tasks,
+        guest_files: GuestFiles,
+        catch_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._catch_up = catch_up
         self._guest_files = guest_files
         self._machine = machine
         self._memory = machine.memory
@@ -84,6 +94,7 @@ class MirroredCallers:
             task = self._tasks.find(caller.pid)
             process = None if task is None else task.process
         elif caller.pid > 0:
+            self._catch_up()
             process = read_process(caller.pid)
         result: T = self._machine.run(lambda: self._run(process, operation, once))  # type: ignore[assignment]
         return result

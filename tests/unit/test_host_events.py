@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import subprocess
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +80,7 @@ class KnownTasks:
     def __init__(self, *pids: int) -> None:
         self._known = {pid: SimpleNamespace(process=process(pid, 1)) for pid in pids}
         self.asked: list[HostProcess] = []
+        self.ended: list[Any] = []
         self.on_new_task: Callable[[Any], None] = lambda task: None
 
     def find(self, pid: int) -> Any:
@@ -84,6 +88,90 @@ class KnownTasks:
 
     def task_of(self, process: HostProcess) -> None:
         self.asked.append(process)
+
+    def exit(self, task: Any) -> None:
+        self.ended.append(task)
+
+
+class Thread:
+    """A machine's."""
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+@pytest.fixture
+def no_thread_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing is followed but for whom asks."""
+    monkeypatch.setattr(HostEvents, "_main", lambda self: None)
+
+
+@pytest.mark.usefixtures("no_thread_follows")
+def test_whoever_asks_for_something_finds_what_was_told_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender, connector = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    connector.setblocking(False)
+    monkeypatch.setattr(host_events, "open_connector", lambda: connector)
+    monkeypatch.setattr(host_events, "read_other_process", lambda pid: process(pid, 10))
+    tasks = KnownTasks(10)
+    with sender:
+        events = HostEvents(Thread(), tasks)
+        try:
+            sender.send(datagram(FORK, 10, 10, 11, 11))
+            events.catch_up()
+            assert [child.pid for child in tasks.asked] == [11]
+        finally:
+            events.close()
+
+
+@pytest.mark.usefixtures("no_thread_follows")
+def test_who_has_been_waited_for_has_ended() -> None:
+    tasks = KnownTasks()
+    events = HostEvents(Thread(), tasks, all_processes=False)
+    try:
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+            task = SimpleNamespace(process=process(child.pid, os.getpid()), pid=child.pid)
+            tasks.on_new_task(task)
+            events.catch_up()
+            assert tasks.ended == []
+        events.catch_up()
+        assert tasks.ended == [task]
+    finally:
+        events.close()
+
+
+def test_nobody_goes_on_while_what_was_told_is_being_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(Thread):
+        def run(self, work: Callable[[], Any]) -> Any:
+            begun.set()
+            assert may_end.wait(10)
+            return work()
+
+    sender, connector = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    connector.setblocking(False)
+    monkeypatch.setattr(host_events, "open_connector", lambda: connector)
+    monkeypatch.setattr(host_events, "read_other_process", lambda pid: process(pid, 10))
+    tasks = KnownTasks(10)
+    with sender:
+        events = HostEvents(Slow(), tasks)
+        try:
+            sender.send(datagram(EXEC, 10, 10))
+            assert begun.wait(10)
+            asker = threading.Thread(target=events.catch_up)
+            asker.start()
+            asker.join(0.2)
+            assert asker.is_alive()
+            may_end.set()
+            asker.join(10)
+            assert [one.pid for one in tasks.asked] == [10]
+        finally:
+            may_end.set()
+            events.close()
 
 
 def process(pid: int, ppid: int) -> HostProcess:
