@@ -177,6 +177,7 @@ class TracefsFile:
     mode: int = 0o440
     owner: Owner | None = None
     before_write: Callable[[], None] | None = None  # raises when nobody may write
+    size_in_list: int | None = None  # a bound of `size`, which takes long, for a list of many
     settles_at_close = False  # its text changes when a writer closes it, not when he writes
 
     def open(self, flags: int, caller: Caller) -> OpenFile:

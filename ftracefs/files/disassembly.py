@@ -24,6 +24,9 @@ from ftracefs.files.simple import SeqFile
 from ftracefs.trace.tracing import Tracing
 
 _SHOWN_BYTES = 8
+# Of text: for the head of a function, and for each of its bytes. Not less than it is, or who goes
+# by the size would not get all of it.
+_HEAD_MOST, _TEXT_MOST = 1024, 128
 
 
 class TextDirectory(Directory):
@@ -53,6 +56,7 @@ class _Functions(SeqFile):
         super().__init__(lambda: "\n".join(disassembler.function(symbol) for symbol in symbols))
         self._disassembler = disassembler
         self._symbols = symbols
+        self.size_in_list = sum(_HEAD_MOST + _TEXT_MOST * symbol.size for symbol in symbols)
 
     def size(self) -> int:
         lengths = [self._disassembler.function_length(symbol) for symbol in self._symbols]

@@ -94,6 +94,33 @@ def test_the_disassembly_has_its_length(tracing: Path) -> None:
     assert path.stat().st_size == len(path.read_bytes()) > 100
 
 
+def test_in_a_long_list_the_size_of_a_disassembly_is_a_bound(tracing: Path) -> None:
+    text = tracing / "emulator/text"
+    listed = run("ls", "-l", text).stdout.splitlines()[1:]
+    told = {line.split()[-1]: int(line.split()[4]) for line in listed}
+    names = list(told)
+    assert set(names) == {file.name for file in text.iterdir()}
+    assert len(names) > 1000
+    for name in names[:10]:
+        assert told[name] == len((text / name).read_bytes())
+    for name in names[100::50]:
+        assert told[name] > len((text / name).read_bytes())
+
+
+def test_who_opens_one_after_a_long_list_gets_it_whole(tracing: Path, tmp_path: Path) -> None:
+    files = sorted((tracing / "emulator/text").iterdir())[:150]
+    big = tracing / "emulator/text/vfs_read"
+    whole = big.read_bytes()
+    for file in files:
+        file.stat()
+    assert big.stat().st_size > len(whole)
+    assert sent(big) == whole
+    assert big.stat().st_size == len(whole)
+    assert run("cp", *files[:20], big, tmp_path).returncode == 0
+    assert (tmp_path / "vfs_read").read_bytes() == whole
+    assert run("tail", "-n", "1", big).stdout == whole.decode().splitlines(keepends=True)[-1]
+
+
 @pytest.mark.parametrize(
     "name", ["current_tracer", "trace", "available_filter_functions", "tracing_cpumask"]
 )
