@@ -7,6 +7,7 @@ mount lives in the guest as well, beside the processes that `emulator/sh` starts
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 
 from emulated_kernel.errors import (
@@ -38,6 +39,13 @@ from ftracefs.mount.tracefs import Options
 from ftracefs.trace.events.linux import linux_events
 from ftracefs.trace.events.linux_values import LinuxValues
 from ftracefs.trace.tracing import FunctionCall, Tracing
+
+log = logging.getLogger(__name__)
+
+NO_CALLERS = (
+    "in virtual time nobody of the host lives in the guest: set_ftrace_pid takes pids of the"
+    " guest's own, and a line written to trace_marker is of whoever runs there"
+)
 
 
 class LinuxSession:
@@ -109,6 +117,8 @@ class LinuxSession:
         if rehearsal is not None:
             rehearsal.join()
             self._let_callers_in()
+        elif not options.isolated:
+            log.warning(NO_CALLERS)
 
     def _let_callers_in(self) -> None:
         agents = self.guest.agents

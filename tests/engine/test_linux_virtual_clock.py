@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from support.linux_session import LinuxShell, switched_on
+
+from ftracefs.linux_session import NO_CALLERS
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -178,3 +182,24 @@ def test_functions_are_called_in_virtual_time_as_well(linux: LinuxShell) -> None
     before = now(linux)
     assert linux.sh("echo here") == "here\n"
     assert now(linux) > before
+
+
+def test_pids_are_the_guests_own_and_markers_of_nobody(linux: LinuxShell) -> None:
+    shell = linux.sh("echo $$").strip()
+    linux.echo(shell, "set_ftrace_pid")
+    linux.echo("vfs_read", "set_ftrace_filter")
+    linux.echo("function", "current_tracer")
+    linux.echo("hello", "trace_marker")
+    linux.sh("read version < /proc/version; cat /proc/version")
+    records = re.findall(r"^ *(\S+)-(\d+) .*: (\S+)(?: <-|: )", linux.cat("trace"), re.M)
+    assert records[0] == ("<idle>", "0", "tracing_mark_write")
+    assert {(pid, function) for _, pid, function in records[1:]} == {(shell, "vfs_read")}
+
+
+@pytest.mark.parametrize(("clock", "told"), [("virtual", 1), ("real", 0)])
+def test_that_callers_do_not_live_in_the_guest_is_told(
+    caplog: pytest.LogCaptureFixture, clock: str, told: int
+) -> None:
+    with caplog.at_level(logging.WARNING), switched_on(clock=clock):
+        pass
+    assert [record.message for record in caplog.records].count(NO_CALLERS) == told
