@@ -54,9 +54,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 5.0
-_STANDS_S = 0.004
+_STANDS_S = 0.012  # three ticks of the guest's, which cost less than to sleep and to be woken
 _DRIVES_S = 0.02  # at a time, before others may have the machine
 _LOOKS_S = 0.05  # how often it is looked whether a process still lives
+_LOOKS_FOR_S = 0.004  # and whether one has begun
 _GIVES_UP_AFTER = 100  # attempts, with the guest running on between them
 _CALLS_LEFT = -24  # host_device.S: from the frame on its stack
 _TASK_RUNNING = 0
@@ -104,6 +105,7 @@ class Agents:
         self._code = host_code(vmlinux, self._offsets)
         self._user = init_code().labels
         self._per_cpu_offset = vmlinux.symbol("__per_cpu_offset")
+        self._gs_bases: dict[int, int] = {}  # of the processors
         self._processes: dict[int, AgentProcess] = {}  # by task
         self._root: AgentProcess | None = None
         self._worker: AgentProcess | None = None
@@ -180,7 +182,14 @@ class Agents:
     @property
     def _gs_base(self) -> int:
         """Of the processor that runs."""
-        return self._memory.u64(self._per_cpu_offset + 8 * self._machine.processors.number)
+        return self._gs_base_of(self._machine.processors.number)
+
+    def _gs_base_of(self, number: int) -> int:
+        base = self._gs_bases.get(number)
+        if base is None:  # they stay where they are from before there is a process
+            base = self._memory.u64(self._per_cpu_offset + 8 * number)
+            self._gs_bases[number] = base
+        return base
 
     def _current_task(self) -> int:
         return self._memory.u64(self._gs_base + self._offsets.current)
@@ -276,6 +285,8 @@ class Agents:
         while process.work:
             work = process.work[0]
             step = None if work.is_done else work.step(result)
+            while isinstance(step, Poke) and process.has_words and self._poke(step):
+                step = work.step(0)
             if step is not None:
                 process.is_in_step = True
                 self._load(process, step)
@@ -312,17 +323,16 @@ class Agents:
         processors = self._machine.processors
         (rip,) = processors.registers(_CPU, "rip")
         is_in_loop = rip in (self._user["agent_loop"], self._user["agent_stopped"])
-        gs_base = self._memory.u64(self._per_cpu_offset + 8 * _CPU)
-        current = self._memory.u64(gs_base + self._offsets.current)
-        is_current = current == process.task and self._is_same(process)
-        return is_in_loop and processors.cpl(_CPU) == 3 and is_current
+        if not is_in_loop or processors.cpl(_CPU) != 3:
+            return False
+        current = self._memory.u64(self._gs_base_of(_CPU) + self._offsets.current)
+        return current == process.task and self._is_same(process)
 
     def _stands_until(self) -> float | None:
-        process = self._standing
-        if process is None or process.work or not self._stands(process):
+        process, until = self._standing, self._standing_until
+        if process is None or process.work or until <= time.monotonic():
             return None
-        until = self._standing_until
-        return until if until > time.monotonic() else None
+        return until if self._stands(process) else None
 
     def _load(self, process: AgentProcess, step: Step) -> None:
         match step:
@@ -330,7 +340,10 @@ class Agents:
                 self._to_user(process, self._user["agent_system_call"])
                 registers = dict(zip(_SYSCALL_ARGUMENTS, step.arguments, strict=False))
                 self._machine.cpu.set(rax=step.number, **registers)
+                if step.number in (_CLONE3, _EXECVE):
+                    process.has_words = False
             case Poke():
+                process.has_words = True
                 self._to_user(process, self._user["agent_poke"])
                 self._machine.cpu.set(**dict(zip(_WORDS, step.words, strict=False)))
             case Call():
@@ -338,6 +351,15 @@ class Agents:
                 process.is_calling = True
                 registers = dict(zip(_SYSV_ARGUMENTS, step.arguments, strict=False))
                 self._machine.cpu.set(r12=step.address, r14=step.count, **registers)
+
+    def _poke(self, step: Poke) -> bool:
+        """Put words into the memory of the current process, if that can be done from outside: it
+        has written there itself, so the page is its own until it forks."""
+        try:
+            self._memory.write(self.words, struct.pack(f"<{len(step.words)}Q", *step.words))
+        except EmulatedKernelError:
+            return False
+        return True
 
     def _to_user(self, process: AgentProcess, rip: int) -> None:
         cpu = self._machine.cpu
@@ -463,9 +485,11 @@ class Agents:
         machine, end = self._machine, time.monotonic() + _DRIVES_S
         with machine.driving():
             while machine.failure is None and time.monotonic() < end:
-                if (work is not None and work.is_settled) or machine.guest_waits:
-                    return
                 machine.run_guest()
+                if work is not None and work.is_settled:
+                    return
+                if not self._device.is_asked and machine.guest_waits:
+                    return
 
     def _forget(self, process: AgentProcess, error: EmulatedKernelError) -> None:
         """It is dead."""
@@ -600,7 +624,8 @@ class Agents:
             if process is not None and self._is_usable(process):
                 return process
             self._machine.run(self._drive)
-            self._machine.wait_for_guest(_STANDS_S)
+            if find() is None:
+                self._machine.wait_for_guest(_LOOKS_FOR_S)
             self._machine.check_alive()
         raise GuestTimeout("no process of the agent's begins")
 

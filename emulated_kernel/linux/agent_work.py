@@ -122,7 +122,8 @@ class Work(Generic[T]):
 class AgentProcess:
     """A process of the guest, `task` being its task_struct, known by its stack canary.
 
-    `frame` is where its registers are in the kernel, `is_given_up` that it ends when its call does.
+    `frame` is where its registers are in the kernel, `is_given_up` that it ends when its call does,
+    `has_words` that the page in which Poke puts its words is its own.
     """
 
     pid: int
@@ -133,5 +134,6 @@ class AgentProcess:
     is_in_step: bool = False
     is_calling: bool = False
     is_given_up: bool = False
+    has_words: bool = False
     frame: int = 0
     preempt_count: int = 0

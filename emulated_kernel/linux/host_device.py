@@ -100,6 +100,11 @@ class HostDevice:
         self._machine.cpu.set(rax=int(work is None or not work.sleeps))
         return True
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether something is due that the guest waits for."""
+        return self._due is not None
+
     def before_guest(self) -> None:
         """The guest is about to run on: do what is due, or let others go first."""
         if self._acting is not None:

@@ -209,6 +209,7 @@ class PcMachine(EmulatedMachine):
         self.on_failure: list[Callable[[], None]] = []
         self._is_on = self._has_engine = False
         self._is_driven = False
+        self._is_changed = True  # what says when the guest is due
         self._interrupts = 0
         self._is_at_rest = False
         self._rest_by: float | None = None
@@ -228,7 +229,7 @@ class PcMachine(EmulatedMachine):
 
     def _power_on(self) -> None:
         self._set_clock(0)
-        self._is_on = True
+        self._is_on = self._is_changed = True
 
     def _set_clock(self, start_ns: int) -> None:
         guest = GuestTime(lambda: self.time.tsc, self.tsc_khz, start_ns)
@@ -269,6 +270,7 @@ class PcMachine(EmulatedMachine):
 
     def _want_interrupt(self) -> None:
         """A device's interrupt waits, for the first processor."""
+        self._is_changed = True
         if self.processors.number == 0:
             self.cpu.hooks.want_interrupt()
         else:
@@ -283,6 +285,7 @@ class PcMachine(EmulatedMachine):
         )
 
     def _deadline_changed(self) -> None:
+        self._is_changed = True
         if self._virtual is None:
             with self._clock_changed:
                 self._clock_changed.notify()
@@ -326,6 +329,7 @@ class PcMachine(EmulatedMachine):
 
     def rouse(self) -> None:
         """Somebody wants something of the guest; on the machine thread."""
+        self._is_changed = True
         self._wanted += 1
         if self._virtual is not None:
             self._is_at_rest, self._rest_by = False, None
@@ -361,6 +365,10 @@ class PcMachine(EmulatedMachine):
             return 0.0 if ends else None
         return min(ends, default=None)
 
+    def _background_changed(self) -> bool:
+        changed, self._is_changed = self._is_changed, False
+        return changed
+
     def _interrupt_background(self) -> None:
         self.cpu.hooks.want_turn()
 
@@ -381,6 +389,7 @@ class PcMachine(EmulatedMachine):
 
     def _run_guest(self) -> None:
         cpu, state = self.cpu, self.cpu.state
+        self._is_changed = True
         cpu.hooks.clear_interrupt()
         self._skip_idle_time()
         if self.pit.expire():
@@ -582,6 +591,7 @@ class PcMachine(EmulatedMachine):
             self._timed_out = False
             self._running, self._slice_since = outer, time.monotonic()
             cpu.state.restore(saved, forget_translations=False)
+            self._is_changed = True
             self.processors.is_halted = halted
             if self._virtual is not None:
                 self._deadline_changed()

@@ -172,9 +172,10 @@ class MachineThread:
             if self._waiting:
                 self._owner, turn = self._waiting.popleft()
                 turn.release()
-            due = self._background_due()
-            if due is not None and due < self._sleeps_until:
-                self._wake.notify()  # what was done may have changed it
+            if self._sleeps_until > -math.inf and self._background_changed():
+                due = self._background_due()
+                if due is not None and due < self._sleeps_until:
+                    self._wake.notify()
 
     def set_after_slice(self, callback: Callable[[], None], on: bool) -> None:
         """Have `callback` called when the machine is given back, or no longer."""
@@ -300,6 +301,10 @@ class MachineThread:
     def _background_due(self) -> float | None:
         """When the guest is to run on: 0 at once, None not before something else happens."""
         return None
+
+    def _background_changed(self) -> bool:
+        """Whether the guest may be due earlier than when this was last asked."""
+        return True
 
     def _background(self) -> None:
         """Let the guest run until `_interrupt_background`, or for a slice."""
