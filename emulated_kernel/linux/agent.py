@@ -21,13 +21,9 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypeVar
 
-from emulated_kernel.asm_offsets import CONSTANTS, HYPERCALL_VECTOR
-from emulated_kernel.assembler import load
-from emulated_kernel.assembly import Assembly
+from emulated_kernel.asm_offsets import CONSTANTS
 from emulated_kernel.errors import (
     CallInterrupted,
     EmulatedKernelError,
@@ -43,9 +39,8 @@ from emulated_kernel.linux.agent_work import (
     SystemCall,
     Work,
 )
-from emulated_kernel.linux.host_device import FILE_OPS, HostDevice
+from emulated_kernel.linux.host_device import HostDevice, host_code
 from emulated_kernel.linux.initramfs import init_code
-from emulated_kernel.linux.memory import HOST_TEXT
 from emulated_kernel.linux.offsets import AgentOffsets, agent_offsets
 from emulated_kernel.linux.pc import HOST_LINE, STACK_BYTES, PcMachine
 from emulated_kernel.linux.vmlinux import Vmlinux
@@ -62,8 +57,6 @@ _GIVES_UP_AFTER = 100  # attempts, with the guest running on between them
 _CALLS_LEFT = -24  # host_device.S: from the frame on its stack
 _TASK_RUNNING = 0
 _IN_INTERRUPT = 0xF0100  # HARDIRQ_MASK, SOFTIRQ_OFFSET (include/linux/preempt.h)
-_HERE = Path(__file__).parent
-_HOST_RETURN = _HERE.parent / "images" / "host_return.S"
 _USER_CS, _USER_DS, _USER_FLAGS = 0x33, 0x2B, 0x202
 _IRQS_OFF = 2
 _SYSCALL_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
@@ -78,20 +71,8 @@ _CPU = 0  # that they are on
 _PR_SET_NAME = 15
 _SIGCHLD, _CLONE_ARGS_BYTES, _CLONE_ARGS_WORDS = 17, 80, 10
 _COMM, _COMM_BYTES = b"ftracefs", 16
-_SYMBOLS = ("schedule", "schedule_timeout_uninterruptible", "wake_up_process")
 _EXECVE, _SYMLINK, _PROGRAMS, _PATH_WORDS = 59, 88, b"/dev/ftracefs-programs/", 6
 _MKDIR, _MKNOD, _S_IFCHR = 83, 133, 0o020000
-
-
-def host_code(vmlinux: Vmlinux, offsets: AgentOffsets) -> Assembly:
-    """The host's own code in the guest's kernel."""
-    constants = {"HYPERCALL": HYPERCALL_VECTOR}
-    constants.update({f"DEVICE_{name.upper()}": number for name, number in FILE_OPS.items()})
-    for name, value in asdict(offsets).items():
-        constants[f"LINUX_{name.upper()}"] = value
-    externs = {name: vmlinux.symbol(name) for name in _SYMBOLS}
-    sources = [_HOST_RETURN, _HERE / "host_device.S"]
-    return load(sources, {".text": HOST_TEXT}, constants, externs)
 
 
 class Agents:

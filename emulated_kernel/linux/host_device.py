@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
+from emulated_kernel.assembler import load
+from emulated_kernel.assembly import Assembly
 from emulated_kernel.linux.agent_work import (
     DEVICE_FLUSH,
     DEVICE_OPEN,
@@ -22,6 +27,8 @@ from emulated_kernel.linux.agent_work import (
     AgentProcess,
     Work,
 )
+from emulated_kernel.linux.memory import HOST_TEXT
+from emulated_kernel.linux.offsets import AgentOffsets
 from emulated_kernel.linux.pc import PcMachine
 from emulated_kernel.linux.vmlinux import Vmlinux
 
@@ -33,9 +40,23 @@ FILE_OPS = {
     "flush": DEVICE_FLUSH,
     "release": DEVICE_RELEASE,
 }
+_SYMBOLS = ("schedule", "schedule_timeout_uninterruptible", "wake_up_process")
+_HERE = Path(__file__).parent
+_HOST_RETURN = _HERE.parent / "images" / "host_return.S"
 _DONE, _SLEEPS, _OTHERS_FIRST = range(3)
 _EIO = 5
 _COMES_BACK_IN = 100  # times half a millisecond
+
+
+def host_code(vmlinux: Vmlinux, offsets: AgentOffsets) -> Assembly:
+    """The host's own code in the guest's kernel."""
+    constants = {"HYPERCALL": HYPERCALL_VECTOR}
+    constants.update({f"DEVICE_{name.upper()}": number for name, number in FILE_OPS.items()})
+    for name, value in asdict(offsets).items():
+        constants[f"LINUX_{name.upper()}"] = value
+    externs = {name: vmlinux.symbol(name) for name in _SYMBOLS}
+    sources = [_HOST_RETURN, _HERE / "host_device.S"]
+    return load(sources, {".text": HOST_TEXT}, constants, externs)
 
 
 class HostDevice:
