@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
-_DESCRIPTORS = 1 << 30  # the first argument of a call that sleeps is one, or an address
+_READ = "0"  # the number of the system call in which libfuse waits
 
 
 class Workers:
@@ -49,11 +49,11 @@ def _threads() -> set[int]:
 
 
 def _waits_for_requests(thread: int) -> bool:
-    """Whether it sleeps in a system call on a descriptor, or has ended."""
+    """Whether it sleeps in read(2), or has ended."""
+    task = _TASKS / str(thread)
     try:
-        words = (_TASKS / str(thread) / "syscall").read_text().split()
-    except (FileNotFoundError, ProcessLookupError):
+        return (task / "syscall").read_text().split()[0] == _READ
+    except ProcessLookupError:
         return True
-    except OSError:
-        return False
-    return len(words) > 1 and int(words[1], 16) < _DESCRIPTORS
+    except OSError:  # or such a file is not to be had here
+        return not task.exists()
