@@ -51,6 +51,8 @@ _cpus.__name__ = "number from 1 to 8"  # argparse names the type in its message
 def _name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty name")
+    if Path(text).is_fifo():
+        raise argparse.ArgumentTypeError(f"{text}: a pipe, not a file")
     return text
 
 

@@ -88,6 +88,17 @@ def test_one_place_is_mounted_by_one_at_a_time(
         mountpoint.claim(tmp_path)
 
 
+@pytest.mark.parametrize("option", ["--kernel", "--module"])
+def test_a_pipe_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(SystemExit):
+        cli.main(["mount", str(tmp_path / "t"), option, str(pipe)], build=never)
+    assert f"argument {option}: {pipe}: a pipe, not a file\n" in capsys.readouterr().err
+
+
 def test_a_wrong_number_of_cpus_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["mount", "x", "--cpus", "9"], build=never)
