@@ -510,8 +510,6 @@ class Agents:
         """A sleep that a signal does not end is slept to its end, as anywhere."""
         process.is_given_up = True
         self._memory.set_u64(process.frame + _CALLS_LEFT, 1)
-        if self._worker is process:
-            self._worker = None
         others, process.work = process.work, deque()
         for work in others:
             work.fail(GuestFault("Oops: the task was killed", vector=-1, rip=0))
@@ -594,7 +592,7 @@ class Agents:
         return next((p for p in list(self._processes.values()) if p.pid == pid), None)
 
     def _is_usable(self, process: AgentProcess) -> bool:
-        is_ours = self._processes.get(process.task) is process
+        is_ours = self._processes.get(process.task) is process and not process.is_given_up
         return is_ours and self._machine.run(lambda: self.is_alive(process))
 
     def _until(self, find: Callable[[], AgentProcess | None]) -> AgentProcess:

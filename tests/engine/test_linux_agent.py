@@ -175,7 +175,7 @@ def test_arguments_that_are_not_given_are_zero(linux: LinuxShell) -> None:
 
 @pytest.mark.parametrize(
     ("function", "argument"),
-    [("msleep", 3000), ("msleep_interruptible", 100_000_000), ("__delay", 1 << 48)],
+    [("msleep", 4500), ("msleep_interruptible", 100_000_000), ("__delay", 1 << 48)],
 )
 def test_a_writer_who_is_interrupted_ends_his_call(
     linux: LinuxShell, function: str, argument: int
@@ -205,7 +205,7 @@ def test_who_sleeps_in_a_call_that_is_given_up_ends_without_a_trace(
     with pytest.raises(CallInterrupted):
         session.guest.agents.call_in_process(
             session.vmlinux.symbol(function),
-            2000 if function == "msleep" else 100_000_000,
+            4000 if function == "msleep" else 100_000_000,
             count=9,
             is_interrupted=lambda: bool(callers(linux, function)),
         )
@@ -223,7 +223,7 @@ def test_whose_turn_does_not_come_can_be_interrupted(linux: LinuxShell) -> None:
     results: list[int] = []
 
     def sleep() -> None:
-        results.append(session.guest.agents.call_in_process(address, 1500))
+        results.append(session.guest.agents.call_in_process(address, 4000))
 
     linux.echo("msleep", "set_ftrace_filter")
     linux.echo("function", "current_tracer")

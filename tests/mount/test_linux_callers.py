@@ -268,6 +268,9 @@ def test_a_signal_to_the_writer_ends_a_call_that_sleeps(linux: Path) -> None:
     assert "interrupted" in (linux / "emulator/call").read_text()
     (caller,) = {pid for name, pid, *_ in records(linux) if name == "ftracefs"}
     wait_until(lambda: caller not in processes(linux), "who slept for him is gone")
+    # Whoever comes next does not call in his place.
+    run("bash", "-c", 'cd "$0"; echo gcd > set_ftrace_filter; echo gcd 1 2 > emulator/call', linux)
+    assert {name for name, _, function, *_ in records(linux) if function == "gcd"} == {"ftracefs"}
     (linux / "emulator/call").write_text("gcd 12 18\n")
     assert (linux / "emulator/call").read_text() == "gcd(12, 18) = 6\n"
 
