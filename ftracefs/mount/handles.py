@@ -25,6 +25,7 @@ from ftracefs.files.base import Node, OpenFile
 from ftracefs.mount.inodes import Inode
 
 GRACE = 0.25  # seconds a RELEASE that may come is waited for, at most
+GRACE_ON_ITS_WAY = 2.0  # the same where it is known to be on its way
 RELEASE_TIMEOUT = 10.0  # for a RELEASE that has come and waits for others' work
 _LOOKS_S = 0.0005  # how often it is looked whether one may come
 
@@ -88,8 +89,9 @@ class Handles:
     `may_come` tells whether a RELEASE may be on its way that the host's kernel has asked for.
     """
 
-    def __init__(self, may_come: Callable[[], bool]) -> None:
+    def __init__(self, may_come: Callable[[], bool], grace: float = GRACE) -> None:
         self._may_come = may_come
+        self._grace = grace
         self._condition = threading.Condition()
         self._table: dict[int, Handle] = {}
         self._numbers = itertools.count(1)
@@ -157,7 +159,7 @@ class Handles:
         """
         with self._condition:
             awaited = [h for h in self._table.values() if self._may_go(h) and concerns(h)]
-            end = time.monotonic() + GRACE
+            end = time.monotonic() + self._grace
             while any(self._may_go(h) and not h.releasing for h in awaited):
                 # One may stand behind others that are being released.
                 others = any(handle.releasing for handle in self._table.values())

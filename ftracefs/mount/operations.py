@@ -34,7 +34,7 @@ from ftracefs.files.base import (
 from ftracefs.mount import binding
 from ftracefs.mount.binding import FileInfo
 from ftracefs.mount.callers import Callers
-from ftracefs.mount.handles import Handle, Handles
+from ftracefs.mount.handles import GRACE, GRACE_ON_ITS_WAY, Handle, Handles
 from ftracefs.mount.inodes import Inode, Inodes
 from ftracefs.mount.listings import Listings
 from ftracefs.mount.mountpoint import RESET_ATTRIBUTE, STOP_ATTRIBUTE
@@ -103,7 +103,8 @@ class Operations:
         self._closing = threading.Event()
         self._inodes = Inodes(os.getuid(), os.getgid())
         self._workers = Workers()
-        self._handles = Handles(self._workers.may_bring_more)
+        grace = GRACE_ON_ITS_WAY if self._workers.can_tell else GRACE
+        self._handles = Handles(self._workers.may_bring_more, grace)
         self._listings = Listings()
         self._directories: dict[int, tuple[str, Directory]] = {}
         self._directory_numbers = itertools.count(1)

@@ -16,12 +16,16 @@ _READ = "0"  # the number of the system call in which libfuse waits
 
 
 class Workers:
-    """Threads that this process gets from now on, other than Python's, are libfuse's."""
+    """Threads that this process gets from now on, other than Python's, are libfuse's.
+
+    Where `can_tell` is False any of them may have a request at any time.
+    """
 
     def __init__(self) -> None:
         self._others = _threads()
         self._seen: set[int] = set()
         self._busy: set[int] = set()
+        self.can_tell = _can_be_told()
 
     def enter(self) -> int:
         """This thread has come to its operation; what `leave` takes."""
@@ -42,6 +46,14 @@ class Workers:
         python = {thread.native_id for thread in threading.enumerate()} - self._seen
         left = threads - self._others - python - self._busy
         return any(not _waits_for_requests(thread) for thread in left)
+
+
+def _can_be_told() -> bool:
+    try:
+        (_TASKS / str(threading.get_native_id()) / "syscall").read_bytes()
+    except OSError:
+        return False
+    return True
 
 
 def _threads() -> set[int]:
