@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 EVENTS_PER_SECOND = 200  # of processes that have tasks
 BURST = 1000  # at once, after a while in which there were few
+_PATIENCE_S = 5.0  # of whoever wants to have followed what was told
 _RECEIVE_BUFFER = 4 << 20
 
 # include/uapi/linux/cn_proc.h, connector.h, netlink.h
@@ -251,7 +252,9 @@ class HostEvents:
         guest. Not for the machine's thread, nor for a process that may be in the middle of execve,
         at which nobody can look.
         """
-        with self._following:
+        if not self._following.acquire(timeout=_PATIENCE_S):
+            return  # a guest that does not answer
+        try:
             for key, _ in [] if self._closing else self._selector.select(0):
                 try:
                     self._handle(key)
@@ -260,6 +263,9 @@ class HostEvents:
                 except EmulatedKernelError:
                     if not self._closing:
                         log.exception("a process event was lost")
+                    break  # the others later: it may have taken long
+        finally:
+            self._following.release()
 
     def _handle(self, key: selectors.SelectorKey) -> None:
         if key.fd == self._wake_read:

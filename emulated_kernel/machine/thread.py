@@ -172,7 +172,7 @@ class MachineThread:
             if self._waiting:
                 self._owner, turn = self._waiting.popleft()
                 turn.release()
-            if self._sleeps_until > -math.inf and self._background_changed():
+            elif self._sleeps_until > -math.inf and self._background_changed():
                 due = self._background_due()
                 if due is not None and due < self._sleeps_until:
                     self._wake.notify()
