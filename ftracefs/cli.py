@@ -51,9 +51,14 @@ _cpus.__name__ = "number from 1 to 8"  # argparse names the type in its message
 def _name(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("an empty name")
-    if Path(text).is_fifo():
-        raise argparse.ArgumentTypeError(f"{text}: a pipe, not a file")
     return text
+
+
+def _image(text: str) -> str:
+    with suppress(OSError):  # which is told of when it is read
+        if Path(text).is_fifo():  # it would be waited for
+            raise argparse.ArgumentTypeError(f"{text}: a pipe, not a file")
+    return _name(text)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +75,7 @@ def _what_to_mount() -> _Parser:
     what = _Parser(add_help=False)
     what.add_argument(
         "--kernel",
-        type=_name,
+        type=_image,
         metavar="IMAGE",
         default="builtin",
         help="the kernel behind the files: builtin; linux, the running host's or else Debian's; a"
@@ -78,7 +83,7 @@ def _what_to_mount() -> _Parser:
     )
     what.add_argument(
         "--module",
-        type=_name,
+        type=_image,
         metavar="FILE",
         action="append",
         default=[],

@@ -21,6 +21,7 @@ from pathlib import Path
 from ftracefs.errors import reason
 
 _READY = b"\0"
+_ENDED = 125  # the exit code of who has ended before he was ready, and has no reason to tell
 _WATCH_INTERVAL = 0.1
 # A start that takes longer than this is told about on a terminal.
 _PROGRESS_AFTER = 0.5
@@ -88,7 +89,7 @@ def start_apart(serve: Callable[[Callable[[], None]], int], log: Path) -> Starte
         code = 1
         try:
             started = start(serve, log)
-            code = 0 if started.is_ready else started.exit_code or 1
+            code = 0 if started.is_ready else started.exit_code or _ENDED
             os.write(write_end, b"%d" % started.pid)
         except OSError as error:
             os.write(2, os.fsencode(f"ftracefs: {reason(error)}\n"))

@@ -41,7 +41,7 @@ class Listings:
                 looks = self._looks[pid] = _Looks(parent)
             looks.count += 1
             return looks.count > _IS_LIST
-        is_on_path = looks is not None and f"{looks.parent}/".startswith(f"{name}/")
+        is_on_path = looks is not None and (not name or f"{looks.parent}/".startswith(f"{name}/"))
         return looks is not None and is_on_path and looks.count > _IS_LIST
 
     def opened(self, pid: int) -> None:
