@@ -100,7 +100,7 @@ def _read_pipe(context: OutputContext, size: int) -> float:
         memory.write(address, page.tobytes())
     table[:, 1] = RECORDS
     last = int(table[-1, 0])
-    cpu._set(page=last, index=(PAGES - 1) * 16, tail=last + 16 + RECORDS * 28, events=RECORDS)
+    cpu._set(page=last, index=(PAGES - 1) * 16, tail=last + 16 + RECORDS * 28, balance=0)
     cpu._set(entries=(PAGES - 1) * RECORDS, end=last + 4096)
     pipe = TracePipe(buffer)
     start = time.thread_time()
