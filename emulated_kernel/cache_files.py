@@ -73,7 +73,7 @@ def keep_newest(
         if number and is_too_much and not is_in_use(file):
             file.unlink(missing_ok=True)
     for file, stat in _found(directory, _HALF_WRITTEN):
-        if stat.st_mtime < time.time() - _GIVEN_UP_S:
+        if stat.st_mtime < time.time() - _GIVEN_UP_S and not file.match(pattern):
             _remove(file)
 
 

@@ -89,8 +89,8 @@ def _best(work: Callable[[], int]) -> float:
     return best
 
 
-def _read_pipe(context: OutputContext, size: int) -> float:
-    """Seconds for all lines of a full buffer."""
+def _full_pipe() -> TracePipe:
+    """A reader of a full buffer."""
     memory = Memory()
     buffer = RingBuffer(memory, [memory.alloc(4096)], PAGES * BUF_PAGE_SIZE)
     cpu = buffer.cpus[0]
@@ -102,7 +102,12 @@ def _read_pipe(context: OutputContext, size: int) -> float:
     last = int(table[-1, 0])
     cpu._set(page=last, index=(PAGES - 1) * 16, tail=last + 16 + RECORDS * 28, balance=0)
     cpu._set(entries=(PAGES - 1) * RECORDS, end=last + 4096)
-    pipe = TracePipe(buffer)
+    return TracePipe(buffer)
+
+
+def _read_pipe(context: OutputContext, size: int) -> float:
+    """Seconds for all lines of a full buffer."""
+    pipe = _full_pipe()
     start = time.thread_time()
     while pipe.read(size, context):
         pass

@@ -95,3 +95,11 @@ def test_what_a_killed_writer_has_left_goes_after_a_while(tmp_path: Path) -> Non
         os.utime(path, (NOW, NOW - 7200))
     keep_newest(cache, "*.thing", 1)
     assert names(cache) == []
+
+
+def test_one_whose_name_looks_half_written_is_one_of_the_pattern(tmp_path: Path) -> None:
+    hidden = tmp_path / ".mnt-t.thing"
+    hidden.touch()
+    os.utime(hidden, (NOW, NOW - 7200))
+    keep_newest(tmp_path, "*.thing", 1)
+    assert names(tmp_path) == [hidden.name]
