@@ -15,7 +15,7 @@ import numpy.typing as npt
 from emulated_kernel.errors import ImageError
 from emulated_kernel.image import KernelImage, LinuxOffsets
 from emulated_kernel.kallsyms import SymbolTable
-from emulated_kernel.linux.offsets import GENERIC_TIF_SINCE, percpu, version
+from emulated_kernel.linux.offsets import GENERIC_TIF_SINCE, percpu, task_member, version
 from emulated_kernel.linux.symbols import U64, KernelSymbols
 from emulated_kernel.linux.vmlinux import START_KERNEL_MAP, Vmlinux
 from emulated_kernel.text_poke import NOP5
@@ -107,8 +107,8 @@ def linux_offsets(vmlinux: Vmlinux) -> LinuxOffsets:
         stack_canary=task("stack_canary"),
         flags=task("flags"),
         stack_padding=_FRED_BYTES if _FRED_ENTRY in vmlinux.symbols else 0,
-        cpu=task("cpu" if btf.has("task_struct", "cpu") else "thread_info.cpu"),
-        state=task("__state" if btf.has("task_struct", "__state") else "state"),
+        cpu=task_member(vmlinux, "cpu", "thread_info.cpu"),
+        state=task_member(vmlinux, "__state", "state"),
         exit_state=task("exit_state"),
         static_prio=task("static_prio"),
         policy=task("policy"),

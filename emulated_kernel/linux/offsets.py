@@ -49,6 +49,12 @@ def percpu(vmlinux: Vmlinux, variable: str, hot: str) -> int:
     return shared + vmlinux.btf.offset("pcpu_hot", hot)
 
 
+def task_member(vmlinux: Vmlinux, *names: str) -> int:
+    """A member of struct task_struct: the first of its names, newest first, that this one has."""
+    known = (name for name in names if vmlinux.btf.has("task_struct", name))
+    return vmlinux.btf.offset("task_struct", next(known, names[-1]))
+
+
 def _top_of_stack(vmlinux: Vmlinux) -> int:
     """Of the current task's stack: once a member of the task state segment."""
     symbols = vmlinux.symbols
@@ -70,7 +76,7 @@ def agent_offsets(vmlinux: Vmlinux) -> AgentOffsets:
         preempt_count=percpu(vmlinux, "__preempt_count", "preempt_count"),
         top_of_stack=_top_of_stack(vmlinux),
         rq_nr_running=vmlinux.symbol("runqueues") + btf.offset("rq", "nr_running"),
-        state=task("__state" if btf.has("task_struct", "__state") else "state"),
+        state=task_member(vmlinux, "__state", "state"),
         exit_state=task("exit_state"),
         pid=task("pid"),
         real_parent=task("real_parent"),

@@ -40,7 +40,7 @@ from emulated_kernel.machine.unicorn_abi import (
     uc_emu_stop,
 )
 
-KNOWN_UNICORN = "2.1.4"
+KNOWN_UNICORN = 0x020104FF  # 2.1.4, and no candidate for it
 _MODEL = x86_const.UC_CPU_X86_SKYLAKE_SERVER
 _HIGH_DEVICES = 0xFEC00000, 0xFF000000  # APICs, as memory that nobody answers from
 _TRANSLATION_BYTES = 256 << 20
@@ -511,5 +511,5 @@ class PcCpu:
 
 def is_known_unicorn() -> bool:
     """Whether this is the Unicorn whose inside is known."""
-    *_, version = uc_version()  # and in its last byte how final it is
-    return f"{version >> 24}.{version >> 16 & 0xFF}.{version >> 8 & 0xFF}" == KNOWN_UNICORN
+    *_, version = uc_version()
+    return version == KNOWN_UNICORN

@@ -224,8 +224,8 @@ class Ftrace(FtraceState):
 
     def settle_truncations(self) -> None:
         """Make the truncations that closed files still owe, before another file is opened."""
-        for filter in self._open_filters:
-            filter.settle()
+        for each in self._open_filters:
+            each.settle()
 
     def open_graph(self, *, notrace: bool, flags: int) -> FtraceGraphRegex:
         """Open set_graph_function or set_graph_notrace with open(2)'s `flags`."""

@@ -2,8 +2,8 @@
 
 FUSE does not tell whether attributes are wanted for a list, for a walk along a path or for an open
 that follows. But who is given those of one file after the other and opens none makes a list. He is
-given a bound of the size; and as `ls -l` walks the whole path twice for each,
-all on that path is answered without the guest.
+given a bound of the size; and as `ls -l` walks the whole path twice for each, all on that path is
+answered without the guest.
 """
 
 from __future__ import annotations

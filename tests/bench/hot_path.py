@@ -78,6 +78,21 @@ _RUNNING = """mov r11, rdx
     add r8, [rip + bench_clock]"""
 
 
+def _loop(name: str) -> str:
+    return f""".balign 128
+FUNC_NOTRACE bench_loop_{name}
+    push rbx
+    mov ebx, {CALLS}
+.balign 16
+1:  call bench_{name}
+    dec ebx
+    jne 1b
+    pop rbx
+    ret
+ENDFUNC bench_loop_{name}
+"""
+
+
 def _inlined(name: str, clock: str) -> str:
     """Such a writer, a function that calls it as if it were traced, and the loop."""
     return f"""
@@ -133,18 +148,7 @@ FUNC_NOTRACE bench_{name}
     call bench_{name}_writer
     ret
 ENDFUNC bench_{name}
-.balign 128
-FUNC_NOTRACE bench_loop_{name}
-    push rbx
-    mov ebx, {CALLS}
-.balign 16
-1:  call bench_{name}
-    dec ebx
-    jne 1b
-    pop rbx
-    ret
-ENDFUNC bench_loop_{name}
-"""
+{_loop(name)}"""
 
 
 _INLINED_DATA = """
@@ -169,18 +173,7 @@ def _pair(name: str, kind: str) -> str:
 {kind} bench_{name}
     ret
 ENDFUNC bench_{name}
-.balign 128
-FUNC_NOTRACE bench_loop_{name}
-    push rbx
-    mov ebx, {CALLS}
-.balign 16
-1:  call bench_{name}
-    dec ebx
-    jne 1b
-    pop rbx
-    ret
-ENDFUNC bench_loop_{name}
-"""
+{_loop(name)}"""
 
 
 def _pairs() -> str:

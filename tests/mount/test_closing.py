@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.daemon import SOON, TIMEOUT, run
 
-from ftracefs.mount.handles import GRACE
+from ftracefs.mount.handles import GRACE_ON_ITS_WAY
 
 
 def test_an_exclusive_file_opens_500_times_in_a_row(tracing: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_writer_that_stays_delays_nobody(tracing: Path) -> None:
             began = time.monotonic()
             (tracing / "README").read_text()
             delays.append(time.monotonic() - began)
-        assert min(delays) < GRACE / 2
+        assert min(delays) < GRACE_ON_ITS_WAY
     finally:
         os.close(descriptor)
 
@@ -100,7 +100,7 @@ def test_a_shell_that_writes_into_a_file_waits_for_none_of_its_own_descriptors(
             echo $((${{EPOCHREALTIME/[.,]/}} - ${{began/[.,]/}}))
         done"""
     done = run("bash", "-c", script)
-    assert min(int(line) for line in done.stdout.split()) < GRACE * 1e6
+    assert min(int(line) for line in done.stdout.split()) < GRACE_ON_ITS_WAY * 1e6
 
 
 def test_a_directory_goes_right_after_its_last_file_was_closed(tracing: Path) -> None:

@@ -7,7 +7,7 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,23 +106,27 @@ def no_thread_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostEvents, "_main", lambda self: None)
 
 
-@pytest.mark.usefixtures("no_thread_follows")
-def test_whoever_asks_for_something_finds_what_was_told_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Where the connector gets its datagrams from; all processes are children of 10."""
     sender, connector = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     connector.setblocking(False)
     monkeypatch.setattr(host_events, "open_connector", lambda: connector)
     monkeypatch.setattr(host_events, "read_other_process", lambda pid: process(pid, 10))
-    tasks = KnownTasks(10)
     with sender:
-        events = HostEvents(Thread(), tasks)
-        try:
-            sender.send(datagram(FORK, 10, 10, 11, 11))
-            events.catch_up()
-            assert [child.pid for child in tasks.asked] == [11]
-        finally:
-            events.close()
+        yield sender
+
+
+@pytest.mark.usefixtures("no_thread_follows")
+def test_whoever_asks_for_something_finds_what_was_told_before(host: socket.socket) -> None:
+    tasks = KnownTasks(10)
+    events = HostEvents(Thread(), tasks)
+    try:
+        host.send(datagram(FORK, 10, 10, 11, 11))
+        events.catch_up()
+        assert [child.pid for child in tasks.asked] == [11]
+    finally:
+        events.close()
 
 
 @pytest.mark.usefixtures("no_thread_follows")
@@ -141,9 +145,7 @@ def test_who_has_been_waited_for_has_ended() -> None:
         events.close()
 
 
-def test_nobody_goes_on_while_what_was_told_is_being_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nobody_goes_on_while_what_was_told_is_being_followed(host: socket.socket) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
     class Slow(Thread):
@@ -152,26 +154,21 @@ def test_nobody_goes_on_while_what_was_told_is_being_followed(
             assert may_end.wait(10)
             return work()
 
-    sender, connector = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    connector.setblocking(False)
-    monkeypatch.setattr(host_events, "open_connector", lambda: connector)
-    monkeypatch.setattr(host_events, "read_other_process", lambda pid: process(pid, 10))
     tasks = KnownTasks(10)
-    with sender:
-        events = HostEvents(Slow(), tasks)
-        try:
-            sender.send(datagram(EXEC, 10, 10))
-            assert begun.wait(10)
-            asker = threading.Thread(target=events.catch_up)
-            asker.start()
-            asker.join(0.2)
-            assert asker.is_alive()
-            may_end.set()
-            asker.join(10)
-            assert [one.pid for one in tasks.asked] == [10]
-        finally:
-            may_end.set()
-            events.close()
+    events = HostEvents(Slow(), tasks)
+    try:
+        host.send(datagram(EXEC, 10, 10))
+        assert begun.wait(10)
+        asker = threading.Thread(target=events.catch_up)
+        asker.start()
+        asker.join(0.2)
+        assert asker.is_alive()
+        may_end.set()
+        asker.join(10)
+        assert [one.pid for one in tasks.asked] == [10]
+    finally:
+        may_end.set()
+        events.close()
 
 
 def process(pid: int, ppid: int) -> HostProcess:

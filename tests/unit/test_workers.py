@@ -65,3 +65,12 @@ def test_a_thread_in_its_operation_has_no_other(
     assert not threads.may_bring_more()
     threads.leave(me)
     assert threads.may_bring_more()
+
+
+def test_a_thread_of_pythons_brings_none(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Workers()
+    other = threading.Thread()
+    monkeypatch.setattr(other, "_native_id", 2)
+    monkeypatch.setattr(threading, "enumerate", lambda: [other])
+    tasks.set(2, IN_FUTEX)
+    assert not threads.may_bring_more()
