@@ -363,7 +363,7 @@ def _serve(
     on_ready: Callable[[], None],
     owner: int | None = None,
 ) -> int:
-    """Be the daemon. Does not return when only the end of the process lets go of the mount."""
+    """Be the daemon; returns only when there was nothing to serve."""
     from emulated_kernel.errors import EmulatedKernelError
     from ftracefs.mount import mountpoint
 
@@ -380,21 +380,26 @@ def _serve(
         gc.enable()
     # The daemon must keep no directory busy, least of all one below its own mount.
     os.chdir("/")
+    code = DONE
     try:
         is_over = serve(tracefs, path, on_ready, owner)
         if owner is not None and not is_over:
             # Files that the command had open are still being released: nothing waits for them.
-            logging.shutdown()
-            os._exit(DONE)
+            _end(DONE)
     except mountpoint.MountError as error:
         _complain(error)
-        return FAILED
+        code = FAILED
     finally:
         tracefs.close()
-    if not is_over:
-        logging.shutdown()
-        os._exit(DONE)
-    return DONE
+    return _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process at once: it lets go of a mount that is held, and a thread of libfuse's that
+    is still on its way out would come to an interpreter that is half taken down."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
 
 
 def _start_logging(log: Path | None) -> Callable[[], None]:

@@ -5,9 +5,11 @@ Run as a program; takes the arguments of `ftracefs`.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import sys
+import threading
 
 from ftracefs import cli
 from ftracefs.errors import TracefsError
@@ -24,6 +26,8 @@ from ftracefs.files.base import (
 from ftracefs.mount.callers import DirectCallers
 from ftracefs.mount.tracefs import Options, Tracefs
 
+AFTERWARDS_US = 200_000
+_kept: list[object] = []  # what C still calls
 LINES = b"".join(b"line %d of a text that is made afterwards\n" % n for n in range(100))
 
 
@@ -241,7 +245,34 @@ def build(options: Options) -> Tracefs:
             "instances": Instances(),
         }
     )
-    return Tracefs(root, DirectCallers(), close=lambda: print("closed", flush=True))
+    return Tracefs(root, DirectCallers(), close=_close)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _callback(_: int | None) -> None:
+    pass
+
+
+def _close() -> None:
+    """Leave a thread that C has made and that calls Python once more, a while after all is over:
+    so may one of libfuse's that is on its way out. An end that runs through exit(3) is made to
+    last longer than that."""
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(libc.usleep, ctypes.c_void_p(2 * AFTERWARDS_US), None)
+
+    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    def start(_: int | None) -> None:
+        # What is registered first is called last.
+        libc.__cxa_thread_atexit_impl(_callback, None, _callback)
+        libc.__cxa_thread_atexit_impl(libc.usleep, ctypes.c_void_p(AFTERWARDS_US), libc.usleep)
+        started.set()
+
+    started = threading.Event()
+    thread = ctypes.c_ulong()
+    assert libc.pthread_create(ctypes.byref(thread), None, start, None) == 0
+    started.wait()
+    _kept.append(start)
+    print("closed", flush=True)
 
 
 if __name__ == "__main__":
