@@ -35,11 +35,6 @@ usage() {
     exit 2
 }
 
-fail() {
-    say "$*"
-    exit 1
-}
-
 # The command that installs system packages, in $apt; fails where that may not be done.
 may_install() {
     command -v apt-get >/dev/null || return 1
@@ -134,12 +129,6 @@ prepare_python() {
     fingerprint >"$stamp"
 }
 
-is_mounted() { # DIRECTORY
-    local path
-    path=$(readlink -m -- "$1")
-    [[ $(</proc/mounts) == *" ${path// /\\040} fuse.tracefs "* ]]
-}
-
 action=mount
 mountpoint=
 kernel=builtin
@@ -194,10 +183,7 @@ mount)
     prepare_python
     prepare_system
     prepare_guest "$kernel"
-    if ! [ -d "$mountpoint" ] && ! is_mounted "$mountpoint"; then
-        why=$(mkdir -p -- "$mountpoint" 2>&1) || fail "${why##*mkdir: }"
-    fi
     export FTRACEFS_UNMOUNT_COMMAND="$0 --unmount" FTRACEFS_HELP_COMMAND="$0 --help"
-    exec "$python" -P -m ftracefs mount "$mountpoint" ${options[@]+"${options[@]}"}
+    exec "$python" -P -m ftracefs mount --mkdir "$mountpoint" ${options[@]+"${options[@]}"}
     ;;
 esac

@@ -67,6 +67,15 @@ def exists(pid: int) -> bool:
     return (_PROC / str(pid)).exists()
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether the process neither runs nor waits, by a signal or a debugger."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] in b"Tt"
+
+
 def read_tgid(process: HostProcess) -> int:
     """The process that a thread belongs to; its own pid when that cannot be told."""
     now = read_process(process.pid)

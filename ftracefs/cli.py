@@ -128,6 +128,7 @@ def parser() -> argparse.ArgumentParser:
         description="Mount a tracefs on an empty directory and return when it answers.",
     )
     mount.add_argument("mountpoint", type=_name, metavar="MOUNTPOINT", help="an empty directory")
+    mount.add_argument("--mkdir", action="store_true", help="make MOUNTPOINT if it is missing")
     mount.add_argument("--foreground", action="store_true", help="stay; Ctrl-C unmounts")
     mount.add_argument(
         "--until-eof",
@@ -227,7 +228,7 @@ def _mount(arguments: argparse.Namespace) -> int:
 
     path = mountpoint.resolve(arguments.mountpoint)
     try:
-        if mountpoint.prepare(path):
+        if mountpoint.prepare(path, makes_it=arguments.mkdir):
             _complain(f"{path}: cleared a dead mount away")
     except mountpoint.MountError as error:
         _complain(error)

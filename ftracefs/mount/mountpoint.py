@@ -1,6 +1,7 @@
 """Mount points as the host sees them: what is mounted where, what may be mounted over.
 
-Nothing here loads libfuse, and nothing but `stop` and `prepare` touches a mount.
+Nothing here loads libfuse. Nothing but `stop`, `reset` and `prepare` touches a mount, and they wait
+for its daemon a bounded time.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import fcntl
 import os
 import re
 import select
+import shlex
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from emulated_kernel.procfs import is_stopped
+from ftracefs.mount import answers
 
 FSNAME = "ftracefs"
 SUBTYPE = "tracefs"
@@ -27,8 +33,11 @@ STOP_ATTRIBUTE = "user.ftracefs.stop"
 # It is refused with EBUSY while a file is open, and when a file would not go back.
 RESET_ATTRIBUTE = "user.ftracefs.reset"
 
-# How long a daemon may take to unmount itself.
-STOP_TIMEOUT = 10.0
+# How long a daemon may take to answer, to unmount itself, and to put every file back.
+ANSWER_TIMEOUT = STOP_TIMEOUT = 10.0
+RESET_TIMEOUT = 60.0
+
+_LINKS_LIMIT = 40  # on a path, as Linux has it
 
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
@@ -68,48 +77,99 @@ def parse_mountinfo(text: bytes) -> list[Mount]:
     return mounts
 
 
+def _mounts() -> dict[Path, Mount]:
+    """What one sees mounted where."""
+    mounts = parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
+    return {mount.path: mount for mount in mounts}
+
+
 def mounted_at(path: Path) -> Mount | None:
     """What one sees mounted at the resolved `path`."""
-    at_path = [
-        mount
-        for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_bytes())
-        if mount.path == path
-    ]
-    return at_path[-1] if at_path else None
+    return _mounts().get(path)
+
+
+def _ours_around(path: Path, mounts: dict[Path, Mount]) -> Path | None:
+    """The mount of ours in which a resolved path is."""
+    places = (place for place in [path, *path.parents] if place in mounts)
+    return next((place for place in places if mounts[place].is_ours), None)
 
 
 def resolve(path: str) -> Path:
-    """The absolute path without symbolic links; a dead mount at its end does no harm."""
-    return Path(os.path.realpath(path))
+    """The absolute path without symbolic links.
+
+    No mount of ours is looked at: its daemon may be dead or hang, and there are no links in it.
+    """
+    mounts = _mounts()
+    start = Path(path)
+    ahead = [*reversed(start.parts), *([] if start.is_absolute() else reversed(Path.cwd().parts))]
+    resolved = Path("/")
+    links = 0
+    while ahead:
+        part = ahead.pop()
+        resolved = resolved.parent if part == ".." else resolved / part
+        if links == _LINKS_LIMIT or _ours_around(resolved, mounts):
+            continue
+        try:
+            link = resolved.readlink()
+        except OSError:
+            continue  # it is none, or not there
+        links += 1
+        resolved = resolved.parent
+        ahead.extend(reversed(link.parts))
+    return resolved
 
 
-def _is_dead(path: Path) -> bool:
+def _ask(mount: Mount, request: Callable[[], object], seconds: float = ANSWER_TIMEOUT) -> None:
+    """Make a request of the daemon behind a mount. Raises OSError, and MountError for no answer."""
+    try:
+        answers.ask(request, seconds)
+    except answers.NoAnswer:
+        raise MountError(f"{mount.path}: {_why_no_answer(mount, seconds)}") from None
+
+
+def _why_no_answer(mount: Mount, seconds: float) -> str:
+    """And what to do."""
+    pid = answers.who_signed(mount.device)
+    if pid is None:
+        way = f"fusermount -uz {shlex.quote(str(mount.path))} detaches it"
+        return f"its daemon has not answered for {seconds:.0f} s; {way}"
+    if is_stopped(pid):
+        way = f"kill -CONT {pid} lets it go on, kill -KILL {pid} ends it"
+        return f"its daemon is stopped; {way}"
+    return f"its daemon has not answered for {seconds:.0f} s; kill -KILL {pid} ends it"
+
+
+def _is_dead(mount: Mount) -> bool:
     """Whether nobody answers; asked with statfs, which the kernel never answers from a cache."""
     try:
-        os.statvfs(path)
+        _ask(mount, lambda: os.statvfs(mount.path))
     except OSError as error:
         return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
     return False
 
 
-def prepare(path: Path) -> bool:
+def prepare(path: Path, *, makes_it: bool = False) -> bool:
     """See that one may mount at the resolved `path`; True if a dead mount of ours was cleared away.
 
-    MountError when something else is in the way.
+    `makes_it`: a directory that is missing is made. MountError when something is in the way.
     """
     if path.parts[:2] in (("/", "sys"), ("/", "proc")):
         # trace-cmd, as root, would mount the host's tracefs over it and drive the host's kernel.
         raise MountError(f"{path} belongs to the host's kernel: choose a directory of your own")
+    if around := _ours_around(path.parent, _mounts()):
+        raise MountError(f"{path} is in the ftracefs at {around}: choose a directory of your own")
     cleared = False
     while mount := mounted_at(path):
         if not mount.is_ours:
             raise MountError(f"{path}: {mount.fstype} ({mount.source}) is mounted there")
-        if not _is_dead(path):
+        if not _is_dead(mount):
             raise MountError(f"{path}: an ftracefs is mounted there already and answers")
         if reason := _clear(path):
             raise MountError(f"{path}: a dead ftracefs is mounted there and stays: {reason}")
         cleared = True
     try:
+        if makes_it:
+            path.mkdir(parents=True, exist_ok=True)
         with os.scandir(path) as entries:
             if any(entries):
                 raise MountError(f"{path} is not empty")
@@ -178,10 +238,10 @@ def stop(path: Path) -> None:
     if not mount.is_ours:
         raise MountError(f"{path}: {mount.fstype} ({mount.source}) is mounted there, not ftracefs")
     try:
-        os.setxattr(path, STOP_ATTRIBUTE, b"")
+        _ask(mount, lambda: os.setxattr(path, STOP_ATTRIBUTE, b""))
     except OSError as error:
         # Nobody there, or another user's mount: all that is left is to ask the kernel.
-        if reason := _clear(path) if _is_dead(path) else unmount(path):
+        if reason := _clear(path) if _is_dead(mount) else unmount(path):
             raise MountError(f"{path}: {error.strerror}; {reason}") from None
         return
     if not _wait_until_gone(path):
@@ -194,7 +254,8 @@ def reset(path: Path) -> None:
     if mount is None or not mount.is_ours:
         raise MountError(f"{path}: no ftracefs is mounted there")
     try:
-        os.setxattr(path, RESET_ATTRIBUTE, b"")
+        _ask(mount, lambda: os.statvfs(path))
+        _ask(mount, lambda: os.setxattr(path, RESET_ATTRIBUTE, b""), RESET_TIMEOUT)
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno == errno.EBUSY:

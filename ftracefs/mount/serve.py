@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ftracefs.mount import binding, mountpoint
+from ftracefs.mount import answers, binding, mountpoint
 from ftracefs.mount.mountpoint import MountError
 from ftracefs.mount.operations import Operations
 from ftracefs.mount.tracefs import Tracefs
@@ -89,10 +89,16 @@ def serve(
     MountError when it could not be mounted.
     """
     events: queue.SimpleQueue[str] = queue.SimpleQueue()  # its put may be called by a handler
+
+    def mounted() -> None:
+        if mount := mountpoint.mounted_at(path):
+            answers.sign(mount.device)
+        on_ready()
+
     operations = Operations(
         tracefs.root,
         tracefs.callers,
-        on_mounted=on_ready,
+        on_mounted=mounted,
         on_stop=lambda: events.put("asked to stop"),
         reset=tracefs.reset,
     )

@@ -165,7 +165,7 @@ class PipeWriter(TracefsFile):
 
 
 class Failing(TracefsFile):
-    """Answers each write with the errno of that name; `bug` and `exit` are bugs of ours."""
+    """Answers each write with the errno of that name; `bug`, `exit` and `hang` are bugs of ours."""
 
     mode = 0o640
 
@@ -180,6 +180,8 @@ class Failing(TracefsFile):
                     raise FileNotFoundError(errno.ENOENT, "a bug that looks like an errno")
                 if name == "exit":
                     sys.exit(3)
+                if name == "hang":
+                    ctypes.PyDLL(None).pause()  # and nobody else has the interpreter
                 if name == "nothing":
                     return 0
                 raise TracefsError(getattr(errno, name), name)

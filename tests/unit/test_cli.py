@@ -257,4 +257,4 @@ def test_a_dead_mount_is_told_from_a_place_one_may_not_see(
         raise OSError(code, "")
 
     monkeypatch.setattr("os.statvfs", refuse)
-    assert mountpoint._is_dead(tmp_path) is is_dead
+    assert mountpoint._is_dead(Mount(tmp_path, "fuse.tracefs", "ftracefs")) is is_dead

@@ -25,6 +25,7 @@ complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l clock -x -a 'real
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l isolated -d 'nothing of the host shows in the trace: one fixed task, no workload'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l pure -d 'leave out the directory emulator/'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l log -r -F -d 'append the log to FILE'
+complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l mkdir -d 'make MOUNTPOINT if it is missing'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l foreground -d 'stay; Ctrl-C unmounts'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -l until-eof -d 'unmount at the end of standard input, which comes when a test that made a pipe of it ends in whatever way; implies --foreground'
 complete -c ftracefs -n '__fish_seen_subcommand_from mount' -x -a '(__fish_complete_directories)'
