@@ -2,7 +2,8 @@
 
 .text
 
-FUNC set_fs_root                        # rdi fs, rsi path
+# Have the path at \where in a fs be another: rdi fs, rsi path.
+.macro SET_FS_PATH where
     ENTER4
     mov rbx, rdi
     mov r12, rsi
@@ -10,12 +11,12 @@ FUNC set_fs_root                        # rdi fs, rsi path
     call path_get
     lea rdi, [rbx+FS_LOCK]
     call _raw_spin_lock
-    mov r13, [rbx+FS_ROOT+PATH_MNT]
-    mov r14, [rbx+FS_ROOT+PATH_DENTRY]
+    mov r13, [rbx+\where+PATH_MNT]
+    mov r14, [rbx+\where+PATH_DENTRY]
     mov rax, [r12+PATH_MNT]
-    mov [rbx+FS_ROOT+PATH_MNT], rax
+    mov [rbx+\where+PATH_MNT], rax
     mov rax, [r12+PATH_DENTRY]
-    mov [rbx+FS_ROOT+PATH_DENTRY], rax
+    mov [rbx+\where+PATH_DENTRY], rax
     lea rdi, [rbx+FS_LOCK]
     call _raw_spin_unlock
     mov rdi, r14
@@ -23,29 +24,14 @@ FUNC set_fs_root                        # rdi fs, rsi path
     mov rdi, r13
     call mntput
     LEAVE4
+.endm
+
+FUNC set_fs_root                        # rdi fs, rsi path
+    SET_FS_PATH FS_ROOT
 ENDFUNC set_fs_root
 
 FUNC set_fs_pwd                         # rdi fs, rsi path
-    ENTER4
-    mov rbx, rdi
-    mov r12, rsi
-    mov rdi, rsi
-    call path_get
-    lea rdi, [rbx+FS_LOCK]
-    call _raw_spin_lock
-    mov r13, [rbx+FS_PWD+PATH_MNT]
-    mov r14, [rbx+FS_PWD+PATH_DENTRY]
-    mov rax, [r12+PATH_MNT]
-    mov [rbx+FS_PWD+PATH_MNT], rax
-    mov rax, [r12+PATH_DENTRY]
-    mov [rbx+FS_PWD+PATH_DENTRY], rax
-    lea rdi, [rbx+FS_LOCK]
-    call _raw_spin_unlock
-    mov rdi, r14
-    call dput
-    mov rdi, r13
-    call mntput
-    LEAVE4
+    SET_FS_PATH FS_PWD
 ENDFUNC set_fs_pwd
 
 FUNC copy_fs_struct                     # rdi fs; rax copy or 0

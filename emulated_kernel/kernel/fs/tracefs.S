@@ -235,28 +235,24 @@ FUNC tracefs_syscall_rmdir              # rdi directory, rsi dentry; eax 0 or er
     LEAVE3
 ENDFUNC tracefs_syscall_rmdir
 
-FUNC_NOTRACE instance_mkdir             # rdi directory, rsi dentry; eax what the host answers
+.macro INSTANCE_FOP fop
     push rbp
     mov rbp, rsp
     mov rdx, [rsi+DENTRY_NAME+QSTR_NAME]
     mov ecx, [rsi+DENTRY_NAME+QSTR_LEN]
     mov rsi, rdi
-    mov edi, HOST_FOP_MKDIR
+    mov edi, \fop
     call host_fop
     pop rbp
     ret
+.endm
+
+FUNC_NOTRACE instance_mkdir             # rdi directory, rsi dentry; eax what the host answers
+    INSTANCE_FOP HOST_FOP_MKDIR
 ENDFUNC instance_mkdir
 
 FUNC_NOTRACE instance_rmdir             # rdi directory, rsi dentry; eax what the host answers
-    push rbp
-    mov rbp, rsp
-    mov rdx, [rsi+DENTRY_NAME+QSTR_NAME]
-    mov ecx, [rsi+DENTRY_NAME+QSTR_LEN]
-    mov rsi, rdi
-    mov edi, HOST_FOP_RMDIR
-    call host_fop
-    pop rbp
-    ret
+    INSTANCE_FOP HOST_FOP_RMDIR
 ENDFUNC instance_rmdir
 
 FUNC tracefs_remove                     # rdi dentry, with all below it

@@ -18,9 +18,8 @@ FUNC native_queued_spin_lock_slowpath
     EPILOGUE
 ENDFUNC native_queued_spin_lock_slowpath
 
-FUNC _raw_spin_lock
-    PROLOGUE
-    PREEMPT_DISABLE
+# The lock at rdi is taken (queued_spin_lock).
+.macro QUEUED_SPIN_LOCK
     xor eax, eax
     mov edx, 1
     lock cmpxchg [rdi], edx
@@ -28,6 +27,12 @@ FUNC _raw_spin_lock
     mov esi, eax
     call native_queued_spin_lock_slowpath
 1:
+.endm
+
+FUNC _raw_spin_lock
+    PROLOGUE
+    PREEMPT_DISABLE
+    QUEUED_SPIN_LOCK
     EPILOGUE
 ENDFUNC _raw_spin_lock
 
@@ -58,13 +63,7 @@ FUNC _raw_spin_lock_irq
     PROLOGUE
     LOCAL_IRQ_DISABLE
     PREEMPT_DISABLE
-    xor eax, eax
-    mov edx, 1
-    lock cmpxchg [rdi], edx
-    je 1f
-    mov esi, eax
-    call native_queued_spin_lock_slowpath
-1:
+    QUEUED_SPIN_LOCK
     EPILOGUE
 ENDFUNC _raw_spin_lock_irq
 
@@ -83,13 +82,7 @@ FUNC _raw_spin_lock_irqsave
     push rax
     LOCAL_IRQ_SAVE ebx
     PREEMPT_DISABLE
-    xor eax, eax
-    mov edx, 1
-    lock cmpxchg [rdi], edx
-    je 1f
-    mov esi, eax
-    call native_queued_spin_lock_slowpath
-1:
+    QUEUED_SPIN_LOCK
     mov eax, ebx
     mov rbx, [rbp-8]
     leave
@@ -109,13 +102,7 @@ FUNC _raw_spin_lock_bh
     PROLOGUE
     LOCAL_BH_DISABLE
     PREEMPT_DISABLE
-    xor eax, eax
-    mov edx, 1
-    lock cmpxchg [rdi], edx
-    je 1f
-    mov esi, eax
-    call native_queued_spin_lock_slowpath
-1:
+    QUEUED_SPIN_LOCK
     EPILOGUE
 ENDFUNC _raw_spin_lock_bh
 
