@@ -49,11 +49,11 @@ FUNC __get_task_ioprio                  # rdi task; eax: best effort, the level 
 ENDFUNC __get_task_ioprio
 
 # A read or write without its own function goes through an iter (new_sync_read, new_sync_write): rbx
-# file, r12 user, r13 count, r14 pos * or 0; \source 0 read, 1 write. Result in rax.
-.macro NEW_SYNC_RW source, fop
+# file, r12 user, r13 count, r14 pos * or 0; \operation READ_OP or WRITE_OP. Result in rax.
+.macro NEW_SYNC_RW operation, fop
     sub rsp, KI_BYTES + ITER_BYTES
     mov dword ptr [rsp+KI_BYTES+ITER_KERNEL], 0
-    mov dword ptr [rsp+KI_BYTES+ITER_SOURCE], \source
+    mov dword ptr [rsp+KI_BYTES+ITER_SOURCE], \operation
     mov [rsp+KI_BYTES+ITER_BASE], r12
     mov [rsp+KI_BYTES+ITER_COUNT], r13
     xor edx, edx
@@ -74,21 +74,23 @@ ENDFUNC __get_task_ioprio
     add rsp, KI_BYTES + ITER_BYTES
 .endm
 
-FUNC vfs_read                           # rdi file, rsi user, rdx count, rcx pos * or 0; rax bytes or error
+# vfs_read and vfs_write: \mode and \can allow it, \fop or \fop_iter does it, \calls and \bytes count
+# it, \event tells of it.
+.macro VFS_RW operation, mode, can, fop, fop_iter, calls, bytes, event
     ENTER4
     mov rbx, rdi
     mov r12, rsi
     mov r13, rdx
     mov r14, rcx
     mov rax, -EBADF
-    test dword ptr [rdi+FILE_MODE], FMODE_READ
+    test dword ptr [rdi+FILE_MODE], \mode
     je .Lout
     mov rax, -EINVAL
-    test dword ptr [rdi+FILE_MODE], FMODE_CAN_READ
+    test dword ptr [rdi+FILE_MODE], \can
     je .Lout
     mov rax, -EFAULT
     ACCESS_OK rsi, rdx, rcx, .Lout
-    xor edi, edi
+    mov edi, \operation
     mov rsi, rbx
     mov rdx, r14
     mov rcx, r13
@@ -104,84 +106,37 @@ FUNC vfs_read                           # rdi file, rsi user, rdx count, rcx pos
     mov rdx, r13
     mov rcx, r14
     mov rax, [rbx+FILE_OP]
-    mov rax, [rax+FOPS_READ]
+    mov rax, [rax+\fop]
     test rax, rax
     je .Liter
     call rax
     jmp .Ldone
 .Liter:
-    NEW_SYNC_RW 0, FOPS_READ_ITER
+    NEW_SYNC_RW \operation, \fop_iter
 .Ldone:
     mov r12, rax
-    lock inc qword ptr [rip + syscr]
+    lock inc qword ptr [rip + \calls]
     test rax, rax
     jle .Lresult
-    lock add [rip + rchar], rax
+    lock add [rip + \bytes], rax
     test dword ptr [rbx+FILE_MODE], FMODE_NONOTIFY
     jne .Lresult
     mov rdi, [rbx+FILE_DENTRY]
-    mov esi, FS_ACCESS
+    mov esi, \event
     mov rdx, [rbx+FILE_INODE]
     call __fsnotify_parent
 .Lresult:
     mov rax, r12
 .Lout:
     LEAVE4
+.endm
+
+FUNC vfs_read                           # rdi file, rsi user, rdx count, rcx pos * or 0; rax bytes or error
+    VFS_RW READ_OP, FMODE_READ, FMODE_CAN_READ, FOPS_READ, FOPS_READ_ITER, syscr, rchar, FS_ACCESS
 ENDFUNC vfs_read
 
 FUNC vfs_write                          # rdi file, rsi user, rdx count, rcx pos * or 0; rax bytes or error
-    ENTER4
-    mov rbx, rdi
-    mov r12, rsi
-    mov r13, rdx
-    mov r14, rcx
-    mov rax, -EBADF
-    test dword ptr [rdi+FILE_MODE], FMODE_WRITE
-    je .Lout
-    mov rax, -EINVAL
-    test dword ptr [rdi+FILE_MODE], FMODE_CAN_WRITE
-    je .Lout
-    mov rax, -EFAULT
-    ACCESS_OK rsi, rdx, rcx, .Lout
-    mov edi, WRITE_OP
-    mov rsi, rbx
-    mov rdx, r14
-    mov rcx, r13
-    call rw_verify_area
-    movsxd rax, eax
-    test rax, rax
-    jne .Lout
-    mov eax, MAX_RW_COUNT
-    cmp r13, rax
-    cmova r13, rax
-    mov rdi, rbx
-    mov rsi, r12
-    mov rdx, r13
-    mov rcx, r14
-    mov rax, [rbx+FILE_OP]
-    mov rax, [rax+FOPS_WRITE]
-    test rax, rax
-    je .Liter
-    call rax
-    jmp .Ldone
-.Liter:
-    NEW_SYNC_RW 1, FOPS_WRITE_ITER
-.Ldone:
-    mov r12, rax
-    lock inc qword ptr [rip + syscw]
-    test rax, rax
-    jle .Lresult
-    lock add [rip + wchar], rax
-    test dword ptr [rbx+FILE_MODE], FMODE_NONOTIFY
-    jne .Lresult
-    mov rdi, [rbx+FILE_DENTRY]
-    mov esi, FS_MODIFY
-    mov rdx, [rbx+FILE_INODE]
-    call __fsnotify_parent
-.Lresult:
-    mov rax, r12
-.Lout:
-    LEAVE4
+    VFS_RW WRITE_OP, FMODE_WRITE, FMODE_CAN_WRITE, FOPS_WRITE, FOPS_WRITE_ITER, syscw, wchar, FS_MODIFY
 ENDFUNC vfs_write
 
 # ksys_read and ksys_write differ in the function in \vfs only.

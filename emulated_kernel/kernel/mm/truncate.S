@@ -28,9 +28,8 @@ FUNC __folio_cancel_dirty               # rdi folio
     EPILOGUE
 ENDFUNC __folio_cancel_dirty
 
-# rdi mapping, rsi first and rdx last index, rcx folio_batch, filled with folios locked and held;
-# eax how many.
-FUNC find_lock_entries
+# find_lock_entries and find_get_entries up to a folio rax that was found, and from there on.
+.macro FIND_ENTRIES
     ENTER4
     mov rbx, rdi
     mov r12, rsi
@@ -46,8 +45,9 @@ FUNC find_lock_entries
     test rax, rax
     je .Lout
     lea r12, [rdx+1]
-    lock bts dword ptr [rax+PAGE_FLAGS], 0
-    jb .Lnext                           # busy: the second round waits for it
+.endm
+
+.macro FOUND_ENTRY
     GET_PAGE rax
     mov rcx, [r14+FBATCH_NR]
     mov [r14+rcx*8+FBATCH_PAGES], rax
@@ -59,36 +59,21 @@ FUNC find_lock_entries
     call __rcu_read_unlock
     mov eax, [r14+FBATCH_NR]
     LEAVE4
+.endm
+
+# rdi mapping, rsi first and rdx last index, rcx folio_batch, filled with folios locked and held;
+# eax how many.
+FUNC find_lock_entries
+    FIND_ENTRIES
+    lock bts dword ptr [rax+PAGE_FLAGS], 0
+    jb .Lnext                           # busy: the second round waits for it
+    FOUND_ENTRY
 ENDFUNC find_lock_entries
 
 # As find_lock_entries, but the folios are only held.
 FUNC find_get_entries
-    ENTER4
-    mov rbx, rdi
-    mov r12, rsi
-    mov r13, rdx
-    mov r14, rcx
-    mov qword ptr [rcx+FBATCH_NR], 0
-    call __rcu_read_lock
-.Lnext:
-    mov rdi, rbx
-    mov rsi, r12
-    mov rdx, r13
-    call xas_find
-    test rax, rax
-    je .Lout
-    lea r12, [rdx+1]
-    GET_PAGE rax
-    mov rcx, [r14+FBATCH_NR]
-    mov [r14+rcx*8+FBATCH_PAGES], rax
-    inc rcx
-    mov [r14+FBATCH_NR], rcx
-    cmp ecx, PAGEVEC_SIZE
-    jb .Lnext
-.Lout:
-    call __rcu_read_unlock
-    mov eax, [r14+FBATCH_NR]
-    LEAVE4
+    FIND_ENTRIES
+    FOUND_ENTRY
 ENDFUNC find_get_entries
 
 # Zero what of its page lies behind byte rsi of mapping rdi.
