@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from emulated_kernel.errors import EmulatedKernelError, GuestDeadError
+from emulated_kernel.errors import EmulatedKernelError, GuestDeadError, MachineOffError
 from emulated_kernel.procfs import (
     UNKNOWN_START,
     HostProcess,
@@ -258,7 +258,7 @@ class HostEvents:
             for key, _ in [] if self._closing else self._selector.select(0):
                 try:
                     self._handle(key)
-                except GuestDeadError:
+                except (GuestDeadError, MachineOffError):
                     pass  # it has said so, and follows nobody any more
                 except EmulatedKernelError:
                     if not self._closing:

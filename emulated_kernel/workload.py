@@ -17,7 +17,7 @@ TICK_HZ = 20.0
 
 
 class Workload:
-    """The sources that are on, and their rates."""
+    """The sources that are on, and their rates; they end with the machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -39,16 +39,11 @@ class Workload:
         self._ends[name] = self._machine.every(1.0 / rate, event)
 
     def stop(self, name: str) -> None:
-        """Switch a source off, if it is on."""
+        """Switch a source off, if it is on; on the machine thread, or before it has begun."""
         end = self._ends.pop(name, None)
         if end is not None:
             end()
             del self.rates[name], self._events[name]
-
-    def stop_all(self) -> None:
-        """Switch every source off."""
-        for name in list(self._ends):
-            self.stop(name)
 
     def tick(self) -> None:
         """One timer interrupt for each vCPU; a task that did nothing since the last one sleeps.

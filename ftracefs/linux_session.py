@@ -159,9 +159,9 @@ class LinuxSession:
 
     def close(self) -> None:
         """Switch the guest off."""
+        self.guest.close()
         if self._host_events is not None:
             self._host_events.close()
-        self.guest.close()
 
 
 class _Progress:

@@ -105,11 +105,10 @@ class Session:
             self.modules.load_module(name)
 
     def close(self) -> None:
-        """Stop what runs by itself, then the machine."""
-        self.workload.stop_all()
+        """Switch the machine off, and with it what runs by itself; events have nobody then."""
+        self.machine.close()
         if self.host_events is not None:
             self.host_events.close()
-        self.machine.close()
 
     @contextmanager
     def _paused(self) -> Iterator[None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
+import pytest
 from support.latency import sleep, task
 from support.shell import isolated
 
@@ -68,3 +70,30 @@ def test_somebody_who_comes_before_such_a_turn_gets_it() -> None:
         assert max(due for due, *_ in machine._timers) - started < 1.5 * PERIOD_S
         assert machine.run(workload.tick_or_rest) == 1
         assert ticks() == [2, 1], "the idle one has its turn the time after"
+
+
+def test_a_turn_under_way_when_the_machine_is_switched_off_comes_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with isolated(cpus=1) as shell:
+        machine, workload = shell.machine, shell.session.workload
+        sleep(shell)
+        machine.run(workload.tick)  # the next is one that is followed by one left out
+        under_way, off = threading.Event(), machine._off
+        tick, ended = workload.tick, []
+
+        def slow_tick() -> None:
+            under_way.set()
+            assert off.wait(20)
+            tick()
+
+        def turn() -> int:
+            ended.append(turns := workload.tick_or_rest())
+            return turns
+
+        monkeypatch.setattr(workload, "tick", slow_tick)
+        workload.start("tick", 1000.0, turn)
+        assert under_way.wait(20)
+        shell.session.close()
+    assert ended == [2]
+    assert not caplog.records
