@@ -303,6 +303,8 @@ _define(
     RB_SHIFT=12,  # RB_SIZE as a power of two
     RB_CPUS=0x800,  # behind the first CPU's words: where each CPU's are
     OPS_WORDS=0x6B5A7C00,  # of a buffer that a template does not know yet; the last byte is free
+    RB_PAGE_COMMIT=8,  # 4 bytes, as the next one, which keeps what Linux has in real_end
+    RB_PAGE_PADDING=12,
     RB_PAGE_HEADER=16,
     RB_USUAL_BYTES=28,  # a call's record
     RB_DESC_BYTES=16,

@@ -14,9 +14,10 @@
 # is not so is added to BALANCE: the difference of a longer or a shorter one, and bytes that are no record.
 # So a call's record costs nothing to count.
 #
-# A page is a time stamp, the bytes of data in it (written when the page is left) and the data. The
-# first record has delta 0, the stamp being its time. Nothing interrupts a writer, so a record is
-# committed when it is complete, and no word needs to be changed atomically.
+# A page is a time stamp, the bytes of data in it (written when the page is left), how many of them are
+# padding at the end, and the data. The first record has delta 0, the stamp being its time. Nothing
+# interrupts a writer, so a record is committed when it is complete, and no word needs to be changed
+# atomically.
 #
 # The reader may take the page that is being written. Then its place in the ring holds another page:
 # INDEX no longer names PAGE, and the next page is HEAD without anything being overwritten.
@@ -81,6 +82,8 @@ FUNC_NOTRACE rb_move_tail
     cmp eax, RB_EVNT_HDR_SIZE
     je .Lnull
     sub [r9 + RB_BALANCE], rax
+    mov rdx, [r9 + RB_PAGE]
+    mov [rdx + RB_PAGE_PADDING], eax
     sub eax, RB_EVNT_HDR_SIZE
     mov dword ptr [r10], (1 << 5) | RINGBUF_TYPE_PADDING
     mov [r10 + 4], eax
@@ -112,7 +115,7 @@ FUNC_NOTRACE rb_move_tail
     mov rax, [r11 + rcx + 8]
     add [r9 + RB_OVERRUN], rax
     mov rax, [r11 + rcx]
-    mov rax, [rax + 8]
+    mov eax, [rax + RB_PAGE_COMMIT]
     sub [r9 + RB_ENTRIES_BYTES], rax
     lea rax, [rcx + RB_DESC_BYTES]
     cmp rax, [r9 + RB_PAGES_BYTES]
@@ -129,7 +132,7 @@ FUNC_NOTRACE rb_move_tail
     mov r10, [r9 + RB_TAIL]
     sub r10, rax
     sub r10, RB_PAGE_HEADER
-    mov [rax + 8], r10
+    mov [rax + RB_PAGE_COMMIT], r10d
     add [r9 + RB_ENTRIES_BYTES], r10
     mov [r9 + RB_INDEX], rcx
     mov rax, [r11 + rcx]
@@ -141,9 +144,10 @@ FUNC_NOTRACE rb_move_tail
 .Lfirst:
     mov r8, [r9 + RB_STAMP]
     mov [rax], r8
-    add rax, RB_PAGE_BYTES
-    mov [r9 + RB_END], rax
     xor r8d, r8d
+    mov [rax + RB_PAGE_PADDING], r8d
+    lea rax, [rax + RB_PAGE_BYTES]
+    mov [r9 + RB_END], rax
     mov [r9 + RB_BALANCE], r8               # leaves the carry of the xor: clear
 .Lout:
     pop rdx

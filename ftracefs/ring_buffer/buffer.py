@@ -18,11 +18,10 @@ from emulated_kernel.asm_offsets import CONSTANTS, PAGE_OFFSET
 from emulated_kernel.machine import Memory
 from emulated_kernel.machine.clock import ClockWords
 from ftracefs.errors import TracefsError
-from ftracefs.ring_buffer.layout import PAGE_SIZE, RB_MISSED_STORED, nr_pages_of
+from ftracefs.ring_buffer.layout import PAGE_SIZE, nr_pages_of
 from ftracefs.ring_buffer.pages import Pages
 from ftracefs.ring_buffer.per_cpu import Readers, RingBufferPerCpu, Unread, colour
 
-_COMMIT_MASK = RB_MISSED_STORED - 1
 _WORDS_BYTES, _TABLE = CONSTANTS["RB_SIZE"], CONSTANTS["RB_CPUS"]
 
 
@@ -236,7 +235,7 @@ class RingBuffer:
         where = (np.array(addresses, dtype=np.uint64) - np.uint64(PAGE_OFFSET)) // PAGE_SIZE
         ram = self._memory.ram_array.view(np.uint32).reshape(-1, PAGE_SIZE // 4)
         words = ram[where.astype(np.intp)]
-        commit = words[:, 2].astype(np.int64) & _COMMIT_MASK
+        commit = words[:, 2].astype(np.int64)
         read = np.zeros(len(addresses), dtype=np.int64)
         for index, value in first:
             read[index] = value

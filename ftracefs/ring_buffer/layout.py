@@ -6,6 +6,8 @@
 type_len 1..28 is a payload of that many words. 0 puts the length of the payload plus 4 into the
 word behind the header. The rest are not records: padding up to the end of the page, a time extend
 whose next word holds the high bits of the delta, and an absolute time stamp.
+
+In the ring itself the upper half of the commit word says how many of the bytes are such padding.
 """
 
 from __future__ import annotations

@@ -85,40 +85,6 @@ def decode(pages: Pages) -> Records:
     return _records(pages, page, pos, plain=not len(mixed))
 
 
-def full_pages_end(words: U32, commit: U32) -> int | None:
-    """Where the last record of each page ends, if all are full and all records of one length.
-
-    None when they are not, or it would take longer to tell. What `data_ends` tells of any pages.
-    """
-    step = (int(words[0, HDR_WORDS]) & 31) + 1
-    if not 2 <= step <= RINGBUF_TYPE_DATA_TYPE_LEN_MAX + 1:
-        return None
-    records = DATA_WORDS // step * step
-    heads = words[:, HDR_WORDS : HDR_WORDS + records : step] & _TYPE_MASK
-    if np.count_nonzero(heads == step - 1) != heads.size:
-        return None
-    if np.count_nonzero(commit == BUF_PAGE_SIZE) != len(words):
-        return None
-    if records < DATA_WORDS:
-        padding = words[:, HDR_WORDS + records] & _TYPE_MASK
-        if np.count_nonzero(padding == RINGBUF_TYPE_PADDING) != len(words):
-            return None
-    return records * 4
-
-
-def data_ends(pages: Pages) -> I64:
-    """Where the last record of each page ends, padding left out."""
-    step, is_uniform = _uniform_pages(pages)
-    ends: I64 = np.minimum(pages.commit // (4 * step), DATA_WORDS // step) * (4 * step)
-    mixed = np.flatnonzero(~is_uniform)
-    if len(mixed):
-        unread = np.zeros(len(mixed), dtype=np.int64)
-        records = decode(Pages(pages.words[mixed], pages.commit[mixed], unread, pages.cpu[mixed]))
-        ends[mixed] = 0
-        ends[mixed[records.page]] = records.end
-    return ends
-
-
 def _uniform_pages(pages: Pages) -> tuple[int, npt.NDArray[np.bool_]]:
     """The commonest distance of two headers, in words, and the pages that have no other."""
     data = pages.words[:, HDR_WORDS:]

@@ -38,20 +38,10 @@ from ftracefs.ring_buffer.layout import (
     RB_MISSED_STORED,
     RINGBUF_TYPE_PADDING,
 )
-from ftracefs.ring_buffer.pages import (
-    HDR_WORDS,
-    PAGE_WORDS,
-    U32,
-    U64,
-    Pages,
-    data_ends,
-    decode,
-    full_pages_end,
-)
+from ftracefs.ring_buffer.pages import HDR_WORDS, I64, PAGE_WORDS, U32, U64, Pages, decode
 
 _DESC_BYTES, _USUAL_BYTES = CONSTANTS["RB_DESC_BYTES"], CONSTANTS["RB_USUAL_BYTES"]
-_COMMIT_MASK = RB_MISSED_STORED - 1
-_COMMIT_BITS = np.uint32(_COMMIT_MASK)
+_COMMIT = CONSTANTS["RB_PAGE_COMMIT"]
 _U64 = (1 << 64) - 1
 _FIRST_PAGE, _PAGE_SHIFT = np.uint64(PAGE_OFFSET), np.uint64(12)
 
@@ -315,7 +305,7 @@ class RingBufferPerCpu:
         """Bytes of data on a page."""
         if page == words.page:
             return self._current_commit(words)
-        return self._memory.u64(page + 8) & _COMMIT_MASK
+        return self._memory.u32(page + _COMMIT)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -336,8 +326,7 @@ class RingBufferPerCpu:
         """Exchange the reader's page, wholly consumed, for the head page."""
         descriptor = self._ring[words.head // _DESC_BYTES]
         taken = int(descriptor[0])
-        self._memory.set_u64(self._reader_page + 8, 0)
-        descriptor[:] = self._reader_page, 0
+        descriptor[0] = self._reader_page
         self._set(head=(words.head + _DESC_BYTES) % words.pages_bytes)
         self._reader_page = taken
         self._read = 0
@@ -391,17 +380,16 @@ class RingBufferPerCpu:
         The writer has left all that are passed.
         """
         where = self._from_head(words, count)
-        passed = np.empty(count, dtype=np.uint64)
-        passed[0] = self._reader_page
-        passed[1:] = self._ring[where, 0][:-1]
-        last = (words.head + (count - 1) * _DESC_BYTES) % words.pages_bytes
-        self._reader_page = self._memory.u64(self._table + last)
-        numbers = _page_numbers(passed)
-        commits = self._commits[numbers] & _COMMIT_BITS
-        self._read_bytes += int(np.add.reduce(commits)) - self._read
-        self._commits[numbers] = 0
-        self._ring[where, 0] = passed
-        self._ring[where, 1] = 0
+        passed = self._commits[_page_numbers(self._ring[where, 0][:-1])]
+        self._read_bytes += self._commit(self._reader_page, words) - self._read
+        self._read_bytes += sum(passed.tolist())
+        self._exchange(where, count, words)
+
+    def _exchange(self, where: slice | I64, count: int, words: _Words) -> None:
+        """Give the reader the last of these pages of the ring, and the ring his, in front."""
+        addresses = self._ring[where, 0].tolist()
+        self._ring[where, 0] = [self._reader_page, *addresses[:-1]]
+        self._reader_page = addresses[-1]
         self._set(head=(words.head + count * _DESC_BYTES) % words.pages_bytes)
         self._read = 0
         self._read_stamp = self._memory.u64(self._reader_page)
@@ -530,25 +518,24 @@ class RingBufferPerCpu:
         is_consumed = self._read >= self._commit(self._reader_page, words)
         if count <= 0 or not is_consumed or words.overrun != self._last_overrun:
             return 0
-        rows = self._ring[self._from_head(words, count)]
-        records = int(np.add.reduce(rows[:, 1]))
+        where = self._from_head(words, count)
+        rows = self._ring[where]
         pages = room[:count]
         # The only copy. With any other mode it would be a copy of a copy.
-        np.take(self._ram_pages, _page_numbers(rows[:, 0]), axis=0, out=pages, mode="clip")
-        commit = pages[:, 2] & _COMMIT_BITS
-        ends = full_pages_end(pages, commit)
-        if ends is not None:
-            pages[:, HDR_WORDS + ends // 4 :] = 0
-            pages[:, 2] = ends
+        self._ram_pages.take(_page_numbers(rows[:, 0]), 0, pages, "clip")
+        commits, paddings = pages[:, 2:4].T.tolist()
+        ends = [commit - padding for commit, padding in zip(commits, paddings, strict=True)]
+        if ends.count(ends[0]) == count:
+            pages[:, HDR_WORDS + ends[0] // 4 :] = 0
         else:
-            nothing = np.zeros(count, dtype=np.int64)
-            mixed = data_ends(Pages(pages, commit.astype(np.int64), nothing, nothing))
-            for end in set(mixed.tolist()):
-                pages[mixed == end, HDR_WORDS + end // 4 :] = 0
-            pages[:, 2] = mixed
+            for page, end in zip(pages, ends, strict=True):
+                page[HDR_WORDS + end // 4 :] = 0
+        pages[:, 2] = ends
         pages[:, 3] = 0
-        self._pass_pages(count, words)
-        self._advance(records, int(commit[-1]), self._read_stamp)
+        self._read_events += sum(rows[:, 1].tolist())
+        self._read_bytes += sum(commits)
+        self._exchange(where, count, words)
+        self._read = commits[-1]
         return count
 
     def _read_padding(self, length: int) -> bytes | None:

@@ -18,6 +18,7 @@ from emulated_kernel.image import KernelImage
 from emulated_kernel.machine import ClockWords, Machine
 from ftracefs.ring_buffer.buffer import RingBuffer
 from ftracefs.ring_buffer.entries import Entries, merge
+from ftracefs.ring_buffer.layout import PAGE_SIZE
 
 GUEST = Path(ftracefs.guest.__file__).parent
 SOURCES = [
@@ -304,8 +305,9 @@ def random_walk(rig: Rig, seed: int) -> list[tuple[str, int]]:
     """What to do, for the guest code and the model alike."""
     chance = random.Random(seed)
     steps: list[tuple[str, int]] = []
+    kinds = ["trace", "trace", "mark", "pause", "take", "consume", "pages", "mode"]
     for _ in range(120):
-        what = chance.choice(["trace", "trace", "mark", "pause", "take", "consume", "mode"])
+        what = chance.choice(kinds)
         steps.append((what, chance.randrange(1, 200)))
     return steps
 
@@ -337,6 +339,11 @@ def test_guest_code_and_model_write_the_same(machine: Machine, seed: int) -> Non
                 rig.buffer.cpus[0].rb_get_reader_page()
         elif what == "consume":
             assert guest.buffer.cpus[0].read_page(amount * 20) == target.read_page(amount * 20)
+        elif what == "pages":
+            rooms = np.zeros((2, amount % 5, PAGE_SIZE // 4), dtype=np.uint32)
+            for rig, room in zip((guest, model), rooms, strict=True):
+                rig.buffer.cpus[0].read_pages(room)
+            assert np.array_equal(*rooms)
         else:
             for rig in (guest, model):
                 rig.buffer.set_overwrite(bool(amount & 1))

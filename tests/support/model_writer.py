@@ -96,6 +96,7 @@ class ModelWriter:
                 memory.set_u32(tail + 4, room - 4)
                 self._set("TAIL", end)
                 self._add("BALANCE", -room)
+                memory.set_u32(page + 12, room)
             table, index, size = self._get("TABLE"), self._get("INDEX"), self._get("PAGES_BYTES")
             following = (index + 16) % size
             if memory.u64(table + index) == page:
@@ -105,18 +106,19 @@ class ModelWriter:
                         return False
                     self._add("OVERRUN", memory.u64(table + following + 8))
                     oldest = memory.u64(table + following)
-                    self._add("ENTRIES_BYTES", -memory.u64(oldest + 8))
+                    self._add("ENTRIES_BYTES", -memory.u32(oldest + 8))
                     self._set("HEAD", (following + 16) % size)
                 memory.set_u64(table + index + 8, self._records())
             self._add("ENTRIES", self._records())
             commit = self._get("TAIL") - page - 16
-            memory.set_u64(page + 8, commit)
+            memory.set_u32(page + 8, commit)
             self._add("ENTRIES_BYTES", commit)
             self._set("INDEX", following)
             page = memory.u64(table + following)
             self._set("PAGE", page)
             self._set("STAMP", self._time())
         memory.set_u64(page, self._get("STAMP"))
+        memory.set_u32(page + 12, 0)
         self._set("TAIL", page + 16)
         self._set("END", page + PAGE_SIZE)
         self._set("BALANCE", 0)
