@@ -6,6 +6,7 @@ none. A file is whole or not there at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from typing import BinaryIO
 
 _HALF_WRITTEN = ".*-*"  # as temporary names are made here, and directories of those who fetch
 _GIVEN_UP_S = 3600.0  # without a change
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def default_directory() -> Path | None:
@@ -42,6 +44,39 @@ def write_file(file: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
+def keep_file(
+    file: Path,
+    write: Callable[[BinaryIO], object],
+    size: int,
+    pattern: str,
+    kept: int,
+    most_bytes: int | None = None,
+) -> None:
+    """Write a file of a pattern, and keep not more of them than `keep_newest` lets. Raises OSError.
+
+    On a disk that is full the ones of least use make room, as much as `size`, and it is tried once
+    more.
+    """
+    try:
+        write_file(file, write)
+    except OSError as error:
+        if error.errno not in _FULL or not _make_room(file.parent, pattern, size):
+            raise
+        write_file(file, write)
+    keep_newest(file.parent, pattern, kept, most_bytes)
+
+
+def _make_room(directory: Path, pattern: str, size: int) -> bool:
+    """Remove the oldest files of a pattern until they have freed `size` bytes; whether any was."""
+    freed = 0
+    for _, taken, file in _by_age(directory, pattern):
+        if freed >= size:
+            break
+        file.unlink(missing_ok=True)
+        freed += taken
+    return freed > 0
+
+
 def touch(file: Path) -> None:
     """A file that was of use is kept before others."""
     try:
@@ -63,11 +98,8 @@ def keep_newest(
     Who has one open or mapped may go on using it. What writers who were killed have left half
     written goes, too.
     """
-    files = [
-        (stat.st_mtime, stat.st_blocks * 512, file) for file, stat in _found(directory, pattern)
-    ]
     taken = 0
-    for number, (_, size, file) in enumerate(sorted(files, reverse=True)):
+    for number, (_, size, file) in enumerate(reversed(_by_age(directory, pattern))):
         taken += size
         is_too_much = number >= kept or (most_bytes is not None and taken > most_bytes)
         if number and is_too_much and not is_in_use(file):
@@ -75,6 +107,12 @@ def keep_newest(
     for file, stat in _found(directory, _HALF_WRITTEN):
         if stat.st_mtime < time.time() - _GIVEN_UP_S and not file.match(pattern):
             _remove(file)
+
+
+def _by_age(directory: Path, pattern: str) -> list[tuple[float, int, Path]]:
+    """When files were of use last, what they take on disk, and they; the oldest first."""
+    found = _found(directory, pattern)
+    return sorted((stat.st_mtime, stat.st_blocks * 512, file) for file, stat in found)
 
 
 def _found(directory: Path, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:

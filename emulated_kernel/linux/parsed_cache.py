@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import mmap
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from emulated_kernel.cache_files import keep_newest, touch, write_file
+from emulated_kernel.cache_files import keep_file, touch
 from emulated_kernel.errors import ImageError
 from emulated_kernel.linux.btf import Btf
 from emulated_kernel.linux.elf_file import ElfFile, parse_elf
@@ -53,24 +54,23 @@ def read(directory: Path, digest: str) -> tuple[ElfFile, KernelSymbols, Btf] | N
 def write(directory: Path, digest: str, elf: ElfFile, symbols: KernelSymbols, btf: Btf) -> None:
     """Keep a kernel, and not too many others."""
     image, found = _files(directory, digest)
-
-    def write_arrays(stream: BinaryIO) -> None:
-        np.savez(
-            stream,
-            size=np.int64(len(elf.data)),
-            addresses=symbols.addresses,
-            kinds=np.frombuffer(symbols.kinds, dtype=np.uint8),
-            text=np.frombuffer(symbols.text, dtype=np.uint8),
-            btf=btf.starts,
-        )
-
+    arrays: dict[str, Any] = {
+        "size": np.int64(len(elf.data)),
+        "addresses": symbols.addresses,
+        "kinds": np.frombuffer(symbols.kinds, dtype=np.uint8),
+        "text": np.frombuffer(symbols.text, dtype=np.uint8),
+        "btf": btf.starts,
+    }
+    size = sum(array.nbytes for array in arrays.values())
     try:
-        write_file(image, lambda stream: _write_sparse(stream, elf.data))
-        write_file(found, write_arrays)
-        for pattern in ("*.vmlinux", "*.npz"):
-            keep_newest(directory, pattern, KEPT, MOST_BYTES)
+        _keep(image, lambda stream: _write_sparse(stream, elf.data), len(elf.data))
+        _keep(found, lambda stream: np.savez(stream, **arrays), size)
     except OSError:
         pass
+
+
+def _keep(file: Path, write: Callable[[BinaryIO], object], size: int) -> None:
+    keep_file(file, write, size, f"*{file.suffix}", KEPT, MOST_BYTES)
 
 
 def _write_sparse(stream: BinaryIO, data: memoryview) -> None:

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from emulated_kernel.cache_files import keep_newest, touch, write_file
+from emulated_kernel.cache_files import keep_file, touch
 from emulated_kernel.errors import EmulatedKernelError
 from emulated_kernel.linux.agent import Agents
 from emulated_kernel.linux.memory import GUEST_BYTES
@@ -72,8 +72,8 @@ def save(machine: PcMachine, shell: Shell, agents: Agents, file: Path) -> None:
         stream.write(state)
         stream.write(_FOOTER.pack(_MAGIC, len(state), zlib.crc32(state)))
 
-    write_file(file, write)
-    keep_newest(file.parent, f"*{SUFFIX}", KEPT, MOST_BYTES)
+    size = sum(end - start for start, end in runs) + len(state) + _FOOTER.size
+    keep_file(file, write, size, f"*{SUFFIX}", KEPT, MOST_BYTES)
 
 
 def _state(machine: PcMachine, shell: Shell, agents: Agents) -> dict[str, Any]:

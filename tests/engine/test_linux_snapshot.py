@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.linux_kernel import require_linux
 from support.mounts import ROOT
+from support.small_disk import on_small_disk
 
 from emulated_kernel.linux import Vmlinux, load_vmlinuz
 from emulated_kernel.linux.guest import start
@@ -192,15 +193,23 @@ guest.close()
 """
 
 
-def starting(cache: Path, *, limit: int = 0) -> subprocess.Popen[str]:
-    """A process that starts a guest in it; no file of its own is to be longer than `limit`."""
+def arguments(cache: Path, limit: int = 0) -> list[str]:
+    return [START, str(require_linux()), str(cache), str(limit)]
+
+
+def started(command: list[str], cache: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", START, str(require_linux()), str(cache), str(limit)],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache)},
     )
+
+
+def starting(cache: Path, *, limit: int = 0) -> subprocess.Popen[str]:
+    """A process that starts a guest in it; no file of its own is to be longer than `limit`."""
+    return started([sys.executable, "-c", *arguments(cache, limit)], cache)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -221,6 +230,24 @@ def test_where_there_is_no_room_nothing_is_left_and_the_guest_runs(tmp_path: Pat
     assert "\n" not in errors
     assert not list(tmp_path.glob("*.snapshot"))
     assert not list(tmp_path.glob(".*"))
+
+
+AFTER_AN_OLD_ONE = """
+import subprocess, sys
+from pathlib import Path
+
+old = Path(sys.argv[3], "old.snapshot")
+old.write_bytes(bytes(100 << 20))
+subprocess.run([sys.executable, "-c", *sys.argv[1:]], check=True)
+(new,) = old.parent.glob("*.snapshot")
+assert new != old
+"""
+
+
+def test_on_a_full_disk_an_old_one_makes_room(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", AFTER_AN_OLD_ONE, *arguments(tmp_path)]
+    process = started(on_small_disk(tmp_path, "180m", *program), tmp_path)
+    assert ended(process) == ("booted 42", "")
 
 
 def test_where_no_directory_can_be_made_the_guest_runs(tmp_path: Path) -> None:

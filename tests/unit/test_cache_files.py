@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.mounts import ROOT
+from support.small_disk import on_small_disk
 
 from emulated_kernel.cache_files import keep_newest, touch, write_file
 
@@ -103,3 +107,47 @@ def test_one_whose_name_looks_half_written_is_one_of_the_pattern(tmp_path: Path)
     os.utime(hidden, (NOW, NOW - 7200))
     keep_newest(tmp_path, "*.thing", 1)
     assert names(tmp_path) == [hidden.name]
+
+
+FILL = """
+import os, sys
+from pathlib import Path
+from emulated_kernel.cache_files import keep_file, write_file
+
+directory, size, others = Path(sys.argv[1]), int(sys.argv[2]) << 20, sys.argv[3:]
+for age, name in enumerate(others):
+    write_file(directory / name, lambda stream: stream.write(bytes(3 << 20)))
+    os.utime(directory / name, (0, 1000 - age))
+try:
+    file = directory / "new.thing"
+    keep_file(file, lambda stream: stream.write(b"x" * size), size, "*.thing", 9)
+except OSError as error:
+    print(error.strerror)
+print(*sorted(f"{file.name}:{file.stat().st_size >> 20}" for file in directory.iterdir()))
+"""
+
+
+def left_on_a_full_disk(directory: Path, size: int, *others: str) -> list[str]:
+    """A file of so many MiB is kept on a disk of ten, beside others of three, the newest first."""
+    done = subprocess.run(
+        on_small_disk(directory, "10m", sys.executable, "-c", FILL, directory, str(size), *others),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_on_a_full_disk_those_of_least_use_make_room(tmp_path: Path) -> None:
+    three = ("c.thing", "b.thing", "a.thing")
+    assert left_on_a_full_disk(tmp_path, 2, *three) == ["b.thing:3 c.thing:3 new.thing:2"]
+    assert left_on_a_full_disk(tmp_path, 4, *three) == ["c.thing:3 new.thing:4"]
+
+
+def test_on_a_disk_that_stays_full_no_half_of_a_file_is_left(tmp_path: Path) -> None:
+    full = "No space left on device"
+    assert left_on_a_full_disk(tmp_path, 11, "b.thing", "a.thing") == [full, ""]
+    assert left_on_a_full_disk(tmp_path, 8, "b.other", "a.thing") == [full, "b.other:3"]
+    assert left_on_a_full_disk(tmp_path, 8, "b.other") == [full, "b.other:3"]
