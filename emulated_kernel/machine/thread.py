@@ -143,9 +143,13 @@ class MachineThread:
         return self._wait_for(_SlicedJob(slices))
 
     def _take(self) -> None:
-        """Have the machine: at once, or when everybody has had it who came before."""
+        """Have the machine: at once, or when everybody has had it who came before.
+
+        MachineOffError when it is switched off meanwhile.
+        """
         me = threading.get_ident()
         with self._lock:
+            self._check_on(me)
             if self._owner is None:
                 self._owner, turn = me, None
             else:
@@ -155,8 +159,14 @@ class MachineThread:
                 self._interrupt_background()
         if turn is not None:
             turn.acquire()
-        if self._closing and me != self._thread.ident:
+        try:
+            self._check_on(me)
+        except MachineOffError:
             self._hand_over()
+            raise
+
+    def _check_on(self, me: int) -> None:
+        if self._closing and me != self._thread.ident:
             raise MachineOffError("the machine is switched off")
 
     def _give_back(self) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,10 +55,33 @@ _ENDED = "the mount is gone"
 _OWNERLESS = "the command has ended"
 
 
+class _Events:
+    """What the main thread waits for, put by any thread or a signal handler.
+
+    A signal may be taken by any thread that does not block it, and Python's handler runs in the
+    main thread when that comes to it next: so it waits for a byte, which C's handler writes, and
+    not for a lock. Its pipe stays open, since nobody knows who is the last to put.
+    """
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque()
+        self._read, self.wakeup_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.wakeup_fd, False)
+
+    def put(self, text: str) -> None:
+        self._texts.append(text)
+        os.write(self.wakeup_fd, b"!")
+
+    def get(self) -> str:
+        while not self._texts:
+            os.read(self._read, 1)
+        return self._texts.popleft()
+
+
 class _Session(threading.Thread):
     """FUSE's loop; says so on `events` when it ends."""
 
-    def __init__(self, operations: Operations, path: Path, events: queue.SimpleQueue[str]) -> None:
+    def __init__(self, operations: Operations, path: Path, events: _Events) -> None:
         super().__init__(name="fuse", daemon=True)
         self.failure: BaseException | None = None
         self._operations = operations
@@ -88,7 +111,7 @@ def serve(
     `owner`, a pidfd, that is so too when this process has ended: the mount's namespace was his.
     MountError when it could not be mounted.
     """
-    events: queue.SimpleQueue[str] = queue.SimpleQueue()  # its put may be called by a handler
+    events = _Events()
 
     def mounted() -> None:
         if mount := mountpoint.mounted_at(path):
@@ -107,6 +130,7 @@ def serve(
         number: signal.signal(number, lambda n, _: events.put(signal.Signals(n).name))
         for number in SIGNALS
     }
+    wakeup_fd = signal.set_wakeup_fd(events.wakeup_fd)
     if owner is not None:
         threading.Thread(target=_watch, args=(owner, events), name="owner", daemon=True).start()
     try:
@@ -118,6 +142,7 @@ def serve(
                 return False
         session.join()
     finally:
+        signal.set_wakeup_fd(wakeup_fd)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if session.failure is not None:
@@ -126,7 +151,7 @@ def serve(
     return True
 
 
-def _watch(owner: int, events: queue.SimpleQueue[str]) -> None:
+def _watch(owner: int, events: _Events) -> None:
     poll = select.poll()
     poll.register(owner, select.POLLIN)
     poll.poll()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -23,6 +24,8 @@ from support.daemon import (
 from ftracefs import cli
 from ftracefs.mount import mountpoint
 
+_TGKILL = 234  # the number of the system call
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_unmounts_under_a_sleeping_reader_who_gets_end_of_file(
@@ -34,6 +37,26 @@ def test_a_signal_unmounts_under_a_sleeping_reader_who_gets_end_of_file(
     assert cat.wait(TIMEOUT) == 0
     assert not daemon.is_mounted()
     assert daemon.log_text().endswith("closed\n")
+
+
+def test_a_signal_ends_the_daemon_whichever_of_its_threads_takes_it(daemon: MountedDaemon) -> None:
+    pid = daemon.process.pid
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    others = [int(task.name) for task in tasks if _takes_sigterm(task) and int(task.name) != pid]
+    assert others, "none but the main thread"
+    for thread in others:
+        assert ctypes.CDLL(None).syscall(_TGKILL, pid, thread, signal.SIGTERM) == 0
+    assert daemon.process.wait(TIMEOUT) == 0
+    assert not daemon.is_mounted()
+
+
+def _takes_sigterm(task: Path) -> bool:
+    (blocked,) = (
+        int(line.split()[1], 16)
+        for line in (task / "status").read_text().splitlines()
+        if line.startswith("SigBlk:")
+    )
+    return not blocked >> (signal.SIGTERM - 1) & 1
 
 
 def test_a_file_held_open_does_not_keep_the_mount(daemon: MountedDaemon) -> None:

@@ -231,6 +231,8 @@ class Root(Directory):
 def build(options: Options) -> Tracefs:
     if options.kernel is not None:
         raise OSError(errno.ENOENT, "no such kernel", str(options.kernel))
+    # One that takes the daemon's signals as well as the main thread does, as a machine's may.
+    threading.Thread(target=threading.Event().wait, name="bystander", daemon=True).start()
     exclusive, shared = Pipe(), Pipe()
     root = Root(
         {

@@ -59,6 +59,14 @@ def switch_on(machine: Running) -> None:
         pool.submit(machine.run, on).result(TIMEOUT)
 
 
+def test_who_comes_when_the_machine_is_off_is_told_at_once() -> None:
+    machine = Running()
+    machine.close()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            assert isinstance(pool.submit(machine.run, int).exception(TIMEOUT), MachineOffError)
+
+
 def test_a_guest_runs_on_when_work_of_any_thread_has_switched_it_on(machine: Running) -> None:
     switch_on(machine)
     assert machine.ran.wait(TIMEOUT)
