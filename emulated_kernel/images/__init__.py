@@ -1,13 +1,19 @@
-"""The kernels that can be run, each as a KernelImage."""
+"""The kernels that can be run, each as a KernelImage.
+
+To tell what is a Linux loads nothing: numpy starts threads, with which nobody enters a namespace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emulated_kernel.errors import ImageError
-from emulated_kernel.image import KernelImage
+
+if TYPE_CHECKING:
+    from emulated_kernel.image import KernelImage
 
 HOST_KERNEL = Path("linux")
 """What stands for the running host's kernel, else Debian's."""

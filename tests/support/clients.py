@@ -43,10 +43,16 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"
 """
 
 
-def _closed_to_others() -> list[str]:
+def as_nobody(*command: str | Path, within_reach: tuple[Path, ...] = ()) -> list[str]:
+    """`command`, to be run by a user without rights who can reach our own files, and others."""
+    shell = ["unshare", "-m", "sh", "-eu", "-c", AS_NOBODY, "sh"]
+    return [*shell, *_closed_to_others(within_reach), "--", *map(str, command)]
+
+
+def _closed_to_others(others: tuple[Path, ...]) -> list[str]:
     """The directories above our own files that a user without rights may not go through."""
     ours = {ROOT, Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent}
-    above = {parent for path in ours for parent in path.parents}
+    above = {parent for path in ours.union(others) for parent in path.parents}
     return sorted(str(path) for path in above if not path.stat().st_mode & 0o001)
 
 
@@ -71,8 +77,7 @@ def ftracefs_run(
     """`ftracefs run OPTIONS -- COMMAND` in `directory`; everything ends with the time."""
     launch = [sys.executable, "-m", "ftracefs", "run", *options, "--", *command]
     if user != "root":
-        shell = ["unshare", "-m", "sh", "-eu", "-c", AS_NOBODY, "sh"]
-        launch = [*shell, *_closed_to_others(), "--", *launch]
+        launch = as_nobody(*launch)
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     process = subprocess.Popen(
         launch,

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.clients import as_nobody, require_user
 from support.mounts import ROOT
 
 from emulated_kernel.errors import ImageError
@@ -99,6 +100,37 @@ def test_it_may_lie_among_the_modules(home: Path) -> None:
     own.write_text("own")
     assert find_linux(home / "cache") == own
     assert commands(home) == []
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from emulated_kernel.linux import find
+
+home = Path(sys.argv[1])
+find.BOOT, find.MODULES = home / "boot", home / "modules"
+print(find.find_linux(Path.home() / "cache"))
+"""
+
+
+def test_one_that_only_root_can_read_is_passed_over(home: Path) -> None:
+    require_user("nobody")
+    own_kernel(home).chmod(0o600)
+    home.chmod(0o755)
+    for name in ("bin", "DEPENDS", "boot", "modules"):
+        (home / name).chmod(0o755)
+    for name in ("LOG", "LISTS"):
+        (home / name).touch()
+        (home / name).chmod(0o666)
+    done = subprocess.run(
+        as_nobody(sys.executable, "-c", PROGRAM, home, within_reach=(home,)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "/media/home/cache/vmlinuz-6.1.0-9-cloud-amd64\n"
 
 
 def test_a_host_of_another_kind_is_not_asked_for_its_own(
