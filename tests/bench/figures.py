@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -48,6 +49,13 @@ class Figure:
         if self.peer is None or not self.value or not self.peer:
             return None
         return self.value / self.peer if self.more_is_better else self.peer / self.value
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
 
 
 def of_runs(name: str, runs: list[float], unit: str, **more: object) -> Figure:

@@ -24,6 +24,7 @@ from ftracefs.mount.tracefs import Options
 from ftracefs.session import Session
 
 RUNS = 60
+QUICK = {"RUNS": 1}
 CALLS = 40_000
 FUNCTIONS = 1_000
 PAIRS = 8

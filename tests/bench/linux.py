@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from bench.figures import Figure, of_runs
+from bench.figures import Figure, of_runs, seconds
 from bench.mount import first_line
 from support.linux_session import LinuxShell, switched_on
 
 READS, FEW = 20_000, 1_000
 RUNS, ROUNDS = 6, 7
+QUICK = {"READS": 200, "FEW": 50, "RUNS": 1, "ROUNDS": 1}
 CALLS = 40_000
 TRACERS = ("nop", "function", "function_graph")
 NAMES = {"function": "function, one op, added", "function_graph": "function_graph, added"}
@@ -47,12 +48,6 @@ FUNC_NOTRACE bench_loop
     ret
 ENDFUNC bench_loop
 """
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
 
 
 def _reads(linux: LinuxShell, count: int) -> float:
@@ -138,7 +133,7 @@ def _switches(linux: LinuxShell, peer: dict[str, float]) -> Iterator[Figure]:
         runs: dict[str, list[float]] = {"on": [], "off": []}
         for _ in range(2 * RUNS):
             for what, value in (("on", tracer), ("off", "nop")):
-                taken = _seconds(lambda value=value: linux.echo(value, "current_tracer"))
+                taken = seconds(lambda value=value: linux.echo(value, "current_tracer"))
                 runs[what].append(taken * 1e3)
         for what, values in runs.items():
             name = f"{tracer} {what} everywhere"
@@ -150,7 +145,8 @@ def figures(peer: dict[str, float]) -> Iterator[Figure]:
     """The lines of the table."""
     with tempfile.TemporaryDirectory() as directory:
         name = "mount to first line"
-        runs = first_line(Path(directory) / "linux", "--kernel", "linux", functions="")
+        mount = Path(directory) / "linux"
+        runs = first_line(mount, RUNS, "--kernel", "linux", functions="")
         yield of_runs(f"Linux: {name} of trace_pipe", runs, "ms", reach=1000, peer=peer[name])
     with switched_on() as linux:
         yield from _loop(linux, peer)

@@ -11,27 +11,32 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.figures import Figure, of_runs
+from bench.figures import Figure, of_runs, seconds
 from support.daemon import MountedDaemon
-from support.mounts import ROOT
 
+CLONE = Path(__file__).parents[2]  # whose mount.sh it is; not resolved, it may be made of links
 RECORDS = 1_000_000
 MANY_RECORDS = 100_000_000
+CALLS = 100_000
 BUFFER_KB = 40_000  # holds RECORDS
 RUNS = 5
 IDLE_RUNS, IDLE_SECONDS = 3, 20.0
+SETTLING_SECONDS = 2.0  # what a start leaves to be done is done
 GROWTH = (1, 8, 32)
+QUICK = {
+    "RECORDS": 10_000,
+    "MANY_RECORDS": 100_000,
+    "CALLS": 1_000,
+    "RUNS": 1,
+    "IDLE_RUNS": 1,
+    "IDLE_SECONDS": 0.1,
+    "SETTLING_SECONDS": 0.0,
+}
 _BLOCK = 65_536
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
 
 
 def _write(path: Path, text: str) -> None:
@@ -88,22 +93,22 @@ read -r _ < trace_pipe
 """
 
 
-def first_line(mount: Path, *options: str, functions: str = "vfs_*") -> list[float]:
+def first_line(mount: Path, count: int, *options: str, functions: str = "vfs_*") -> list[float]:
     """Milliseconds from mount.sh to a line of trace_pipe; the first run warms up."""
     environment = {**os.environ, "FUNCTIONS": functions}
     runs = []
-    for _ in range(RUNS + 1):
+    for _ in range(count + 1):
         mount.mkdir(exist_ok=True)
-        command = ["bash", "-c", FIRST_LINE, "first_line", str(ROOT), str(mount), *options]
+        command = ["bash", "-c", FIRST_LINE, "first_line", str(CLONE), str(mount), *options]
         run = partial(subprocess.run, command, check=True, env=environment)
-        runs.append(_seconds(run) * 1e3)
-        subprocess.run([ROOT / "mount.sh", "--unmount", mount], check=True, capture_output=True)
+        runs.append(seconds(run) * 1e3)
+        subprocess.run([CLONE / "mount.sh", "--unmount", mount], check=True, capture_output=True)
     return runs[1:]
 
 
 def _start(peer: dict[str, float], scratch: Path) -> Iterator[Figure]:
     name = "mount to first line"
-    runs = first_line(scratch / "start")
+    runs = first_line(scratch / "start", RUNS)
     yield of_runs(f"{name} of trace_pipe", runs, "ms", reach=1000, peer=peer[name])
 
 
@@ -117,7 +122,7 @@ def _raw_rate(mount: Path) -> float:
 
 
 def _idle(pid: int) -> Iterator[Figure]:
-    time.sleep(2)  # what a start leaves to be done is done
+    time.sleep(SETTLING_SECONDS)
     runs = []
     for _ in range(IDLE_RUNS):
         before = _run_ns(pid)
@@ -141,14 +146,14 @@ def _reading(peer: dict[str, float], mount: Path) -> Iterator[Figure]:
     for _ in range(RUNS):
         _fill(mount, RECORDS)
         command = ["sh", "-c", f"cat {mount}/trace_pipe > /dev/null"]
-        lines.append(RECORDS / _seconds(lambda: subprocess.run(command, check=True)))  # noqa: B023
+        lines.append(RECORDS / seconds(lambda: subprocess.run(command, check=True)))  # noqa: B023
         raw.append(_raw_rate(mount))
         _fill(mount, RECORDS)
         with (mount / "trace").open("rb", buffering=0) as trace:
             start = time.perf_counter()
             trace.read(4096)
             first.append((time.perf_counter() - start) * 1e3)
-        whole.append(_seconds(lambda: _read_all(mount / "trace", 1 << 17)) * 1e3)
+        whole.append(seconds(lambda: _read_all(mount / "trace", 1 << 17)) * 1e3)
     more = {"more_is_better": True}
     yield of_runs("trace_pipe", lines, "lines/s", reach=1e6, peer=peer["trace_pipe"], **more)
     yield of_runs("trace_pipe_raw", raw, "MB/s", reach=500, peer=peer["trace_pipe_raw"], **more)
@@ -176,11 +181,10 @@ def _instances(mount: Path) -> Iterator[Figure]:
     """One call through as many ops, per op."""
     times: dict[int, float] = {}
     made = 0
-    calls = 100_000
     _write(mount / "current_tracer", "nop")
     _write(mount / "set_ftrace_filter", "lcm")
     _write(mount / "buffer_size_kb", "64")
-    untraced = _seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{calls}"))
+    untraced = seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{CALLS}"))
     for count in GROWTH:
         while made < count:
             instance = mount / f"instances/bench{made}"
@@ -190,10 +194,10 @@ def _instances(mount: Path) -> Iterator[Figure]:
             _write(instance / "current_tracer", "function")
             made += 1
         runs = [
-            _seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{calls}"))
+            seconds(lambda: _write(mount / "emulator/call", f"gcd 4 6 x{CALLS}"))
             for _ in range(RUNS)
         ]
-        times[count] = (min(runs) - untraced) / calls / count * 1e9
+        times[count] = (min(runs) - untraced) / CALLS / count * 1e9
         yield Figure(f"a call traced by {count} instances, per instance", times[count], "ns")
     for number in range(made):
         (mount / f"instances/bench{number}").rmdir()

@@ -28,6 +28,7 @@ from ftracefs.trace.output.trace_pipe import TracePipe
 
 RUNS = 7
 PAGES = 350  # of each CPU
+QUICK = {"RUNS": 1, "PAGES": 10}
 RECORDS = 145
 FUNCTIONS = 300
 TEXT = 0xFFFFFFFF81000000

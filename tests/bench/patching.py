@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
-from bench.figures import Figure, of_runs
+from bench.figures import Figure, of_runs, seconds
 from support.ftrace_kernel import kernel_image
 from support.tracefs import Tree, tracefs
 
@@ -24,6 +23,7 @@ from emulated_kernel.text_poke import text_gen_call
 FUNCTIONS = 40_000
 GROWTH = (1_000, 10_000, 40_000)
 RUNS = 5
+QUICK = {"FUNCTIONS": 300, "GROWTH": (100, 200, 300), "RUNS": 1}
 _SIZE = 32
 _FIRST = ("vfs", "ext4", "tcp", "dma", "pci", "sched", "irq", "mm", "net", "x86", "acpi", "blk")
 _SECOND = ("read", "write", "open", "alloc", "free", "init", "get", "put", "show", "store")
@@ -60,9 +60,7 @@ def generated_image(functions: int) -> KernelImage:
 
 
 def _milliseconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return (time.perf_counter() - start) * 1e3
+    return seconds(action) * 1e3
 
 
 def _switch(tree: Tree, tracer: str) -> tuple[list[float], list[float]]:
