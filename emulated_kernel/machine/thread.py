@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 BUDGET_S = 5.0  # a slice of a few milliseconds is normal
 _WATCH_S = 0.5
+_NOBODY = 0  # no thread's number: that of one that has ended may be another one's
 _EARLY = 0.1  # of its period that a timer may come too early, when another one has come
 
 
@@ -166,7 +167,7 @@ class MachineThread:
             raise
 
     def _check_on(self, me: int) -> None:
-        if self._closing and me != self._thread.ident:
+        if self._closing and (me != self._thread.ident or self._owner == _NOBODY):
             raise MachineOffError("the machine is switched off")
 
     def _give_back(self) -> None:
@@ -250,7 +251,8 @@ class MachineThread:
                 self._do_next()
             finally:
                 self._give_back()
-        self._take()  # and keep it: whoever has it now comes to an end first
+        self._take()  # for good: whoever has it now comes to an end first
+        self._owner = _NOBODY
         error = MachineOffError("the machine is switched off")
         for left in self._queue:
             left.fail(error)
