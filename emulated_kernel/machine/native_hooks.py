@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import ctypes as C
 import mmap
-from functools import cache
+import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from unicorn.unicorn_py3.unicorn import uclib
 
 from emulated_kernel.asm_offsets import HYPERCALL_VECTOR
 from emulated_kernel.assembler import load
 from emulated_kernel.machine import cpu_state
 from emulated_kernel.machine.cpu_state import CpuState, UnicornMismatch
-from emulated_kernel.machine.import_slots import ImportSlot, import_slots
 
 _SOURCE = Path(__file__).with_name("native_hooks.S")
 _DATA, _BYTES = 0x1000, 0x2000
@@ -154,21 +154,85 @@ class NativeHooks:
 
     def replace_functions(self) -> None:
         """Put the stand-ins into the library's table."""
-        for name, slot in _slots().items():
+        for name, at in _import_slots().items():
             stand_in, before = _REPLACED[name]
-            self.set(before, slot.get())
-            slot.set(self.address(stand_in))
+            slot = C.c_uint64.from_address(at)
+            self.set(before, slot.value)
+            slot.value = self.address(stand_in)
 
     def close(self) -> None:
         """The instance is gone: pass everything on."""
         self.set("native_uc", 0)
 
 
-@cache
-def _slots() -> dict[str, ImportSlot]:
-    """Where the library keeps the addresses of the functions in _REPLACED."""
-    names = {f"{name}_x86_64": name for name in _REPLACED}
-    slots = import_slots(uclib.uc_emu_stop, names)
-    if slots.keys() != names.keys():
-        raise UnicornMismatch("libunicorn's table of imports is not to be had")
-    return {names[name]: slot for name, slot in slots.items()}
+def _is_writable(address: int) -> bool:
+    with Path("/proc/self/maps").open(encoding="ascii", errors="replace") as maps:
+        for line in maps:
+            span, mode, *_ = line.split()
+            start, end = (int(part, 16) for part in span.split("-"))
+            if start <= address < end:
+                return mode.startswith("rw")
+    return False
+
+
+_SECTION = np.dtype(
+    [
+        *(("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8")),
+        *(("offset", "<u8"), ("size", "<u8"), ("link", "<u4"), ("info", "<u4")),
+        *(("align", "<u8"), ("entry", "<u8")),
+    ]
+)
+_SYMBOL = np.dtype(
+    [
+        *(("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2")),
+        *(("value", "<u8"), ("size", "<u8")),
+    ]
+)
+_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+_SHT_RELA, _SHT_DYNSYM = 4, 11
+_slots: dict[str, int] = {}
+
+
+def _import_slots() -> dict[str, int]:
+    """Where in the process the library keeps the addresses of the functions in _REPLACED."""
+    if not _slots:
+        with Path(uclib._name).open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        try:
+            found = _find_slots(data)
+        except (ValueError, IndexError, struct.error) as error:
+            raise UnicornMismatch(f"libunicorn cannot be read: {error}") from error
+        if found.keys() != _REPLACED.keys() or not all(map(_is_writable, found.values())):
+            raise UnicornMismatch("libunicorn's table of imports cannot be written")
+        _slots.update(found)
+    return _slots
+
+
+def _find_slots(data: mmap.mmap) -> dict[str, int]:
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    (count,) = struct.unpack_from("<H", data, 0x3C)
+    sections = np.frombuffer(data, _SECTION, count, table)
+
+    def contents(section: np.void, dtype: np.dtype[np.void]) -> np.ndarray[tuple[int], Any]:
+        return np.frombuffer(
+            data, dtype, int(section["size"]) // dtype.itemsize, int(section["offset"])
+        )
+
+    dynsym = sections[sections["type"] == _SHT_DYNSYM][0]
+    symbols = contents(dynsym, _SYMBOL)
+    strings = sections[int(dynsym["link"])]
+    start, end = int(strings["offset"]), int(strings["offset"]) + int(strings["size"])
+
+    def number(name: str) -> int:
+        at = data.find(b"\0" + name.encode() + b"\0", start, end) + 1 - start
+        return int(np.flatnonzero(symbols["name"] == at)[0])
+
+    address = C.cast(uclib.uc_emu_stop, C.c_void_p).value or 0
+    base = address - int(symbols["value"][number("uc_emu_stop")])
+    wanted = {number(f"{name}_x86_64"): name for name in _REPLACED}
+    found = {}
+    for section in sections[sections["type"] == _SHT_RELA]:
+        rows = contents(section, _RELOCATION)
+        for row in rows[np.isin(rows["symbol"], list(wanted))]:
+            found[wanted[int(row["symbol"])]] = base + int(row["offset"])
+    return found

@@ -17,7 +17,6 @@ import threading
 from typing import Any, Protocol
 
 from ftracefs.files.base import Caller
-from ftracefs.mount import entry_timeouts
 from ftracefs.mount.thread_state import keep_thread_state
 
 log = logging.getLogger("ftracefs.mount")
@@ -203,7 +202,6 @@ def serve(operations: object, mountpoint: str, **options: str | int | bool) -> N
 
     RuntimeError when libfuse could not mount; it has told why on stderr.
     """
-    entry_timeouts.install(_libfuse)
     _Fuse(operations, mountpoint, raw_fi=True, foreground=True, encoding=PATHS, **options)
 
 

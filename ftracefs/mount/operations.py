@@ -34,12 +34,10 @@ from ftracefs.files.base import (
 from ftracefs.mount import binding
 from ftracefs.mount.binding import FileInfo
 from ftracefs.mount.callers import Callers
-from ftracefs.mount.entry_timeouts import valid_for
 from ftracefs.mount.handles import GRACE, GRACE_ON_ITS_WAY, Handle, Handles
 from ftracefs.mount.inodes import Inode, Inodes
 from ftracefs.mount.listings import Listings
 from ftracefs.mount.mountpoint import RESET_ATTRIBUTE, STOP_ATTRIBUTE
-from ftracefs.mount.walks import Walks
 from ftracefs.mount.workers import Workers
 
 T = TypeVar("T")
@@ -108,7 +106,6 @@ class Operations:
         grace = GRACE_ON_ITS_WAY if self._workers.can_tell else GRACE
         self._handles = Handles(self._workers.may_bring_more, grace)
         self._listings = Listings()
-        self._walks = Walks()
         self._directories: dict[int, tuple[str, Directory]] = {}
         self._directory_numbers = itertools.count(1)
 
@@ -160,26 +157,23 @@ class Operations:
     # Names
 
     def getattr(self, path: str | None, fi: FileInfo | None = None) -> dict[str, int]:
-        told: dict[str, int] = {}
         if fi is not None:
             handle = self._handle(fi)
             node, inode = handle.node, handle.inode
             operation = Operation("newfstat", handle.path, handle.number)
         else:
             name, node = self._lookup(path)
-            inode, pid = self._inodes.of(name), binding.caller().pid
-            if valid_s := self._walks.looks_up(pid, name, node):
-                told = valid_for(valid_s)
-            if self._listings.looks(pid, name, node):
+            inode = self._inodes.of(name)
+            if self._listings.looks(binding.caller().pid, name, node):
                 listed = node.size_in_list if isinstance(node, TracefsFile) else 0
-                return _with_size(self._attributes(node, inode), listed or 0) | told
+                return _with_size(self._attributes(node, inode), listed or 0)
             operation = Operation("newfstatat", name)
             if isinstance(node, TracefsFile) and node.settles_at_close:
                 self._handles.settle(lambda handle: handle.writable and handle.node is node)
         attributes, size = self._callers.run(
             binding.caller(), operation, lambda: self._stat(node, inode)
         )
-        return _with_size(attributes, size if isinstance(size, int) else size()) | told
+        return _with_size(attributes, size if isinstance(size, int) else size())
 
     def opendir(self, path: str) -> int:
         name, node = self._lookup(path)
@@ -288,7 +282,6 @@ class Operations:
             log.info("not reset: %s", error)
             raise
         self._inodes.forget()
-        self._walks.forget()
 
     # Open files
 

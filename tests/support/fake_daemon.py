@@ -10,7 +10,6 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Callable
 
 from ftracefs import cli
 from ftracefs.errors import TracefsError
@@ -18,7 +17,6 @@ from ftracefs.files.base import (
     Caller,
     Deferred,
     Directory,
-    Node,
     OpenFile,
     Pending,
     Text,
@@ -226,31 +224,6 @@ class Instance(Directory):
         self.pipe = pipe
 
 
-class Walked(Directory):
-    """`walked/below/file` tells how often somebody looked up `walked/below` and nothing in it."""
-
-    def __init__(self) -> None:
-        self._passed = self._reached = 0
-        super().__init__({"below": Below(self._note), "file": ReadOnly("")})
-
-    def _note(self) -> int:
-        self._reached += 1
-        return self._passed - self._reached
-
-    def lookup(self, name: str) -> Node:
-        self._passed += name == "below"
-        return super().lookup(name)
-
-
-class Below(Directory):
-    def __init__(self, note: Callable[[], int]) -> None:
-        super().__init__()
-        self._note = note
-
-    def lookup(self, name: str) -> Node:
-        return ReadOnly(f"{self._note()}\n")
-
-
 class Root(Directory):
     mode = 0o700
 
@@ -274,7 +247,6 @@ def build(options: Options) -> Tracefs:
             "failing": Failing(),
             "who": Who(),
             "instances": Instances(),
-            "walked": Walked(),
         }
     )
     return Tracefs(root, DirectCallers(), close=_close)
