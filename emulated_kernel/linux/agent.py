@@ -576,13 +576,23 @@ class Agents:
         worker = self._worker
         if worker is not None and self._is_usable(worker):
             return worker
-        root = self._until(lambda: self._root)
-        work = self._machine.run(lambda: self.submit(root, Work(self.clone())))
-        pid = self.finish(root, work)
+        pid = self._fork_worker()
         if pid < 0:
             raise EmulatedKernelError(f"clone3: {pid}")
         worker = self._worker = self.born(pid)
         return worker
+
+    def _fork_worker(self) -> int:
+        """The pid of a new one, or -errno."""
+        end = time.monotonic() + CALL_TIMEOUT_S
+        while True:
+            root = self._until(lambda: self._root)
+            work = self._machine.run(lambda root=root: self.submit(root, Work(self.clone())))  # type: ignore[misc]
+            try:
+                return self.finish(root, work)
+            except GuestFault:  # somebody has killed it meanwhile; init forks another
+                if time.monotonic() > end:
+                    raise
 
     def born(self, pid: int) -> AgentProcess:
         """The process that one of ours has forked, as soon as it has begun. Raises GuestTimeout."""

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.linux_kernel import require_linux
@@ -14,6 +15,7 @@ from support.linux_session import LinuxShell, switched_on
 
 from emulated_kernel.errors import CallInterrupted, GuestFault, GuestTimeout
 from emulated_kernel.linux import load_vmlinuz
+from emulated_kernel.linux.agent import AgentProcess
 from emulated_kernel.linux.guest import start
 from emulated_kernel.linux.initramfs import init_code
 from ftracefs.errors import TracefsError
@@ -123,6 +125,25 @@ def test_the_agent_comes_back_when_somebody_kills_it(linux: LinuxShell) -> None:
         call(linux, "strlen", UNMAPPED)
     assert call(linux, "gcd", 12, 18) == 6
     assert min(before) not in agents(linux)  # the one that has forked the others
+
+
+def test_the_first_agent_may_be_killed_while_it_is_to_fork_another(
+    linux: LinuxShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = linux.session.guest.agents
+    finish, killed = agents.finish, []
+
+    def finish_after_a_kill(process: AgentProcess, *rest: Any) -> Any:
+        if process is agents.root and not killed:
+            killed.append(process)
+            raise GuestFault("Oops: the task was killed", vector=-1, rip=0)
+        return finish(process, *rest)
+
+    with pytest.raises(GuestFault):
+        call(linux, "strlen", UNMAPPED)  # so that the next call needs a new process
+    monkeypatch.setattr(agents, "finish", finish_after_a_kill)
+    assert call(linux, "gcd", 12, 18) == 6
+    assert killed
 
 
 def test_no_other_process_can_pretend_to_be_the_agent(linux: LinuxShell) -> None:
